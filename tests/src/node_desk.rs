@@ -4,10 +4,10 @@
 use crate::folder::Folder;
 use crate::launching::chain;
 use crate::orders::{self, PATIENCE_MS};
+use fleetgate_launch::cgroup::Cgroups;
 use fleetgate_launch::{Places, SessionReaper};
 use fleetgate_node::config::Config;
 use fleetgate_node::monitor::audit::{Audit, WriterThread};
-use fleetgate_node::monitor::cgroup::Cgroups;
 use fleetgate_node::monitor::launches::Launches;
 use fleetgate_node::monitor::metrics::Metrics;
 use fleetgate_node::monitor::names::Names;

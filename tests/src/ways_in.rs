@@ -387,7 +387,8 @@ const OF_WATCHED: [&str; 16] = [
 const MARKS: [&str; 3] = ["kernel", "register", "claimed"];
 
 /// Fields that are there only where they are known.
-const SOMETIMES: [&str; 27] = [
+const SOMETIMES: [&str; 28] = [
+    "runs_as",
     "sessions",
     "audit",
     "unwatched",

@@ -162,6 +162,8 @@ pub enum Event {
         terminal: Option<String>,
         command: Option<Vec<u8>>,
         original: Option<Vec<u8>>,
+        /// The account, where it is not the login.
+        runs_as: Option<String>,
         strategy: &'static str,
         unrecorded: Option<String>,
         /// How closely it is watched; none: not at all.

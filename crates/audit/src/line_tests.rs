@@ -138,12 +138,13 @@ fn optional_fields_and_every_operation_have_their_lines() {
                 terminal: None,
                 command: None,
                 original: Some(b"\xffx".to_vec()),
+                runs_as: Some("root".to_owned()),
                 strategy: "installed",
                 unrecorded: None,
             },
             format!(
                 "\"event\":\"session_started\",{head},\"session\":\"abababababababababababababababab\",\
-                 \"source\":\"[2001:db8::7]:22\",\"kind\":\"sftp\",\"pid\":-1,\"original\":\"\u{fffd}x\",\
+                 \"source\":\"[2001:db8::7]:22\",\"kind\":\"sftp\",\"pid\":-1,\"original\":\"\u{fffd}x\",\"runs_as\":\"root\",\
                  \"strategy\":\"installed\",\"unwatched\":\"no filter\""
             ),
         ),

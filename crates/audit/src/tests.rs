@@ -178,6 +178,7 @@ fn each_event_has_its_line() {
                 terminal: Some("/dev/pts/3".into()),
                 command: Some(b"echo \x1b".to_vec()),
                 original: None,
+                runs_as: None,
                 strategy: "memfd",
                 unrecorded: Some("lastlog: No space left on device".into()),
             },

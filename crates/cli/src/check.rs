@@ -1,5 +1,9 @@
 //! Checks for a monitoring system.
 
+mod named;
+
+pub use named::{list, test};
+
 use crate::flags::{Arguments, Outcome};
 use crate::output::{json_line, print};
 use fleetgate_checks::file::ChecksFile;

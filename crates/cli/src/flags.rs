@@ -159,8 +159,8 @@ pub enum Operands {
         /// The flag that does without.
         unless: &'static str,
     },
-    /// The same, or nothing.
-    OptionalProgram,
+    /// What this names and its arguments, in the same way, or nothing.
+    OptionalProgram(&'static str),
     /// Whatever stands there, flags and `--help` included: it is not ours to read.
     Anything,
     /// The words of ssh, flags included, which are read as ssh reads them and not by the parser here.

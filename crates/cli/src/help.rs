@@ -69,7 +69,9 @@ pub fn usage(command: &Command) -> String {
         }
         Operands::Pids => out.push_str(" PID…"),
         Operands::Program { .. } => out.push_str(" -- PROGRAM [ARGUMENT]…"),
-        Operands::OptionalProgram => out.push_str(" [-- PROGRAM [ARGUMENT]…]"),
+        Operands::OptionalProgram(name) => {
+            let _ = write!(out, " [-- {name} [ARGUMENT]…]");
+        }
         Operands::Anything => out.push_str(" …"),
         Operands::Ssh => out.push_str(" [USER@]NODE [COMMAND…]"),
         Operands::Words {

@@ -10,6 +10,7 @@
     )
 )]
 
+mod account;
 mod admin;
 mod backup;
 mod check;

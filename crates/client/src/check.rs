@@ -2,10 +2,10 @@
 //! a master that it starts if it can, and keeps the plugins' contract whatever happens on the way.
 
 use crate::ssh::options::{LogLevel, Options, Tty};
-use crate::ssh::run_options;
 use crate::ssh::{SshError, Work};
+use crate::ssh::{run_options, run_to_end};
 use fleetgate_check::options::Options as CheckOptions;
-use fleetgate_check::secret::Values;
+pub use fleetgate_check::secret::{Secret, Values};
 use fleetgate_check::verdict::{MAX_ERRORS, Verdict};
 use fleetgate_check::{Begun, begin, late};
 use fleetgate_sys::{Fd, file};
@@ -27,6 +27,31 @@ pub fn command(words: &[OsString]) -> i32 {
         Begun::Over(code) => code,
         Begun::Cold(options) => cold(&options).of(&options).print(),
     }
+}
+
+/// `check list NODE`: the node says which named commands this login may run there. As a table, or a line of JSON for each.
+pub fn list(
+    node: &str,
+    login: Option<&str>,
+    address: Option<&str>,
+    home: Option<&str>,
+    is_json: bool,
+) -> i32 {
+    let subsystem: &[u8] = match is_json {
+        true => b"fleetgate-commands-json",
+        false => b"fleetgate-commands",
+    };
+    let options = Options {
+        host: node.to_owned(),
+        user: login.map(str::to_owned),
+        address: address.map(str::to_owned),
+        home: home.map(str::to_owned),
+        work: Work::Subsystem(subsystem.to_vec()),
+        tty: Tty::No,
+        input: false,
+        ..Options::default()
+    };
+    run_to_end(&options, None)
 }
 
 fn cold(options: &CheckOptions) -> Verdict {

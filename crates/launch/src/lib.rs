@@ -16,7 +16,7 @@
 )]
 
 mod attempt;
-mod cgroup;
+pub mod cgroup;
 mod error;
 mod launcher;
 pub mod pam;

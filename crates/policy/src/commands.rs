@@ -2,6 +2,7 @@
 //! No shell is involved: a name becomes an argument vector, and nothing that a client sends is expanded.
 
 use crate::Invalid;
+use crate::account_name::AccountName;
 use crate::pattern;
 use crate::rule::{Denied, Rule};
 use std::collections::BTreeMap;
@@ -40,6 +41,7 @@ pub struct Command {
     pub(crate) environment: Vec<(String, String)>,
     pub(crate) secrets: Vec<String>,
     pub(crate) cache: Option<Duration>,
+    pub(crate) user: Option<AccountName>,
 }
 
 /// How long a named command may run, how often at a time on one machine, and how much it may say. None: as it likes.
@@ -86,6 +88,8 @@ pub struct NamedCommand {
     pub secrets: Vec<String>,
     /// Its result is given for so long to all who ask for the same.
     pub cache: Option<Duration>,
+    /// The account that it runs as; none: the login's.
+    pub user: Option<AccountName>,
 }
 
 /// An argument that a client may send, in its place on the line. In the argument vector it stands as `{name}`.
@@ -159,6 +163,21 @@ impl Commands {
         self
     }
 
+    /// Those that all of these lists have too, as the same program.
+    pub fn common_with(&self, others: &[Option<&Commands>]) -> Commands {
+        let is_there = |name: &str, command: &Command| {
+            let there = others.iter().map(|list| list.and_then(|list| list.0.get(name)));
+            let mut same = there.map(|other| other.is_some_and(|other| other.is_same_program(command)));
+            same.all(|is_same| is_same)
+        };
+        let common = self.iter().filter(|(name, command)| is_there(name, command));
+        Commands(
+            common
+                .map(|(name, command)| (name.to_owned(), command.clone()))
+                .collect(),
+        )
+    }
+
     /// Whether there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -182,6 +201,11 @@ impl Commands {
         let Some((name, given)) = words.split_first() else {
             return Err(Denied::new("the command is empty"));
         };
+        self.with_arguments(name, given, rule)
+    }
+
+    /// The command of this name with these arguments.
+    pub fn with_arguments(&self, name: &str, given: &[String], rule: &Rule) -> Result<NamedCommand, Denied> {
         let command = self.0.get(name).ok_or_else(|| {
             Denied::new(format!(
                 "the command {:?} does not stand in {rule}",
@@ -192,12 +216,13 @@ impl Commands {
             .fill(given)
             .map_err(|why| Denied::new(format!("the command {name:?} of {rule} {why}")))?;
         Ok(NamedCommand {
-            name: name.clone(),
+            name: name.to_owned(),
             argv,
             limits: command.limits,
             environment: command.environment.clone(),
             secrets: command.secrets.clone(),
             cache: command.cache,
+            user: command.user.clone(),
         })
     }
 }
@@ -267,6 +292,7 @@ impl Command {
             environment: Vec::new(),
             secrets: Vec::new(),
             cache: None,
+            user: None,
         })
     }
 
@@ -328,10 +354,39 @@ impl Command {
         Ok(Command { cache, ..self })
     }
 
+    /// The same as another account than the login's.
+    #[must_use]
+    pub fn run_as(self, user: AccountName) -> Command {
+        let user = Some(user);
+        Command { user, ..self }
+    }
+
+    /// The program.
+    #[must_use]
+    pub fn program(&self) -> &str {
+        self.argv.first().map_or("", String::as_str)
+    }
+
+    /// The account that it runs as, where it is not the login's.
+    #[must_use]
+    pub fn user(&self) -> Option<&AccountName> {
+        self.user.as_ref()
+    }
+
     /// The same with limits.
     #[must_use]
     pub fn limited(self, limits: CommandLimits) -> Command {
         Command { limits, ..self }
+    }
+
+    fn is_same_program(&self, other: &Command) -> bool {
+        let Command { limits, cache, .. } = other.clone();
+        let same = Command {
+            limits,
+            cache,
+            ..self.clone()
+        };
+        same == *other
     }
 
     fn fill(&self, given: &[String]) -> Result<Vec<Vec<u8>>, String> {
@@ -546,220 +601,4 @@ fn shortened(text: &str) -> &str {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn list() -> Commands {
-        let mut list = Commands::new();
-        let disk = Command::define(
-            &["/usr/lib/check_disk", "-w", "{warn}", "--path={path}", "{x"],
-            &[("warn", "0..100", None), ("path", "path", Some("/"))],
-        );
-        list.add("check_disk", disk.unwrap()).unwrap();
-        list.add("uptime", Command::define(&["/usr/bin/uptime"], &[]).unwrap())
-            .unwrap();
-        let unit = Command::define(
-            &["/bin/systemctl", "status", "{unit}"],
-            &[("unit", "ssh|nginx@*", None)],
-        );
-        list.add("unit", unit.unwrap()).unwrap();
-        let word = Command::define(&["/bin/echo", "{w}"], &[("w", "word", None)]);
-        list.add("echo", word.unwrap()).unwrap();
-        let size = Command::define(&["/usr/bin/du", "{a}"], &[("a", "/var/*", None)]);
-        list.add("du", size.unwrap()).unwrap();
-        list
-    }
-
-    #[test]
-    fn an_environment_is_bounded_and_a_variable_that_cannot_be_set_is_named_with_the_reason() {
-        let set = |name: &str, value: &str| {
-            let command = Command::define(&["/bin/true"], &[]).unwrap();
-            command.with_environment(vec![(name.to_owned(), value.to_owned())])
-        };
-        assert!(set("LC_ALL", "C").is_ok());
-        assert!(set("A", &"x".repeat(MAX_ENVIRONMENT - 1)).is_ok());
-        for (name, value, part) in [
-            ("", "1", "has no name"),
-            ("A=B", "1", "has no name"),
-            ("A\0", "1", "has no name"),
-            ("FLEETGATE_USER", "1", "is the node's own"),
-            ("A", "b\0", "has a zero byte in its value"),
-            ("A", &"x".repeat(MAX_ENVIRONMENT), "at most 32768"),
-        ] {
-            let why = set(name, value).unwrap_err().to_string();
-            assert!(why.contains(part), "{name:?}: {why}");
-        }
-    }
-
-    #[test]
-    fn secrets_are_variables_of_their_own_names() {
-        let with = |names: &[&str]| {
-            let command = Command::define(&["/bin/true"], &[]).unwrap();
-            let set = vec![("LC_ALL".to_owned(), "C".to_owned())];
-            let names = names.iter().map(|name| (*name).to_owned()).collect();
-            command.with_environment(set).unwrap().with_secrets(names)
-        };
-        let mut list = Commands::new();
-        list.add("db", with(&["PASSWORD", "TOKEN"]).unwrap()).unwrap();
-        let found = list.find(b"db", &Rule::new("the test")).unwrap();
-        assert_eq!(found.secrets, ["PASSWORD", "TOKEN"]);
-        let many: Vec<String> = (0..=MAX_SECRETS).map(|n| format!("A{n}")).collect();
-        for (names, part) in [
-            (&["A", "A"][..], "stands twice"),
-            (&["LC_ALL"], "stands twice"),
-            (&[""], "has no name"),
-            (&["A=B"], "has no name"),
-            (&["FLEETGATE_USER"], "is the node's own"),
-            (
-                &many.iter().map(String::as_str).collect::<Vec<_>>(),
-                "has room for 16",
-            ),
-        ] {
-            let why = with(names).unwrap_err().to_string();
-            assert!(why.contains(part), "{names:?}: {why}");
-        }
-    }
-
-    #[test]
-    fn lines_become_argument_vectors_or_refusals() {
-        let list = list();
-        let rule = Rule::new("[commands] of node.toml");
-        for (line, want) in [
-            ("uptime", Ok("/usr/bin/uptime")),
-            ("  uptime ", Ok("/usr/bin/uptime")),
-            ("'up'\"time\"", Ok("/usr/bin/uptime")),
-            ("check_disk 20", Ok("/usr/lib/check_disk|-w|20|--path=/|{x")),
-            (
-                "check_disk 20 '/var/my files'",
-                Ok("/usr/lib/check_disk|-w|20|--path=/var/my files|{x"),
-            ),
-            (
-                "check_disk 20 /var\\ x",
-                Ok("/usr/lib/check_disk|-w|20|--path=/var x|{x"),
-            ),
-            ("unit ssh", Ok("/bin/systemctl|status|ssh")),
-            ("unit nginx@web.1", Ok("/bin/systemctl|status|nginx@web.1")),
-            ("echo a%b", Ok("/bin/echo|a%b")),
-            ("du /var/log/nginx", Ok("/usr/bin/du|/var/log/nginx")),
-            (
-                "du /var/../etc",
-                Err(
-                    "the command \"du\" of [commands] of node.toml does not take \"/var/../etc\" as its argument a",
-                ),
-            ),
-            ("", Err("the command is empty")),
-            (
-                "uptime; id",
-                Err("the command \"uptime;\" does not stand in [commands] of node.toml"),
-            ),
-            (
-                "uptime -p",
-                Err("the command \"uptime\" of [commands] of node.toml takes 0 arguments, not 1"),
-            ),
-            (
-                "/usr/bin/uptime",
-                Err("the command \"/usr/bin/uptime\" does not stand in [commands] of node.toml"),
-            ),
-            (
-                "check_disk",
-                Err("the command \"check_disk\" of [commands] of node.toml needs its argument warn"),
-            ),
-            (
-                "check_disk 101",
-                Err(
-                    "the command \"check_disk\" of [commands] of node.toml does not take \"101\" as its argument warn",
-                ),
-            ),
-            (
-                "check_disk 20 /a/../b",
-                Err(
-                    "the command \"check_disk\" of [commands] of node.toml does not take \"/a/../b\" as its argument path",
-                ),
-            ),
-            (
-                "unit nginx@$(id)",
-                Err(
-                    "the command \"unit\" of [commands] of node.toml does not take \"nginx@$(id)\" as its argument unit",
-                ),
-            ),
-            (
-                "unit 'nginx@a b'",
-                Err(
-                    "the command \"unit\" of [commands] of node.toml does not take \"nginx@a b\" as its argument unit",
-                ),
-            ),
-            (
-                "unit nginx@a/../b",
-                Err(
-                    "the command \"unit\" of [commands] of node.toml does not take \"nginx@a/../b\" as its argument unit",
-                ),
-            ),
-            (
-                "echo -n",
-                Err("the command \"echo\" of [commands] of node.toml does not take \"-n\" as its argument w"),
-            ),
-            (
-                "echo ''",
-                Err("the command \"echo\" of [commands] of node.toml does not take \"\" as its argument w"),
-            ),
-            ("echo 'a", Err("the command has a quote that is never closed")),
-            ("echo a\\", Err("the command ends with a backslash")),
-        ] {
-            let got = list
-                .find(line.as_bytes(), &rule)
-                .map(|command| String::from_utf8(command.argv.join(&b'|')).unwrap());
-            assert_eq!(
-                got.map_err(|d| d.to_string()),
-                want.map(str::to_string).map_err(str::to_string),
-                "{line}"
-            );
-        }
-    }
-
-    #[test]
-    fn lines_and_lists_are_bounded() {
-        let list = list();
-        let rule = Rule::new("x");
-        let refused = |line: String| list.find(line.as_bytes(), &rule).unwrap_err().to_string();
-        assert!(refused("a".repeat(MAX_LINE + 1)).contains("longer"));
-        assert!(refused("uptime".to_string() + &" a".repeat(MAX_ARGUMENTS + 2)).contains("more than"));
-        assert!(refused(format!("echo {}", "a".repeat(MAX_ARGUMENT + 1))).contains("does not take"));
-        assert!(
-            list.find(format!("echo {}", "a".repeat(MAX_ARGUMENT)).as_bytes(), &rule)
-                .is_ok()
-        );
-        let mut full = Commands::new();
-        let command = Command::define(&["/bin/true"], &[]).unwrap();
-        for i in 0..MAX_COMMANDS {
-            full.add(&format!("c{i}"), command.clone()).unwrap();
-        }
-        assert!(full.add("one-more", command.clone()).is_err());
-        assert!(Commands::new().add(&"n".repeat(MAX_NAME + 1), command).is_err());
-    }
-
-    #[test]
-    fn definitions_that_mean_nothing_are_refused() {
-        type Arguments<'a> = &'a [(&'a str, &'a str, Option<&'a str>)];
-        let bad: [(&[&str], Arguments<'_>); 10] = [
-            (&[], &[]),
-            (&["true"], &[]),
-            (&["/bin/{a}"], &[("a", "word", None)]),
-            (&["/bin/a", "{b}"], &[]),
-            (&["/bin/a"], &[("b", "word", None)]),
-            (&["/bin/a", "{b}"], &[("b", "9..1", None)]),
-            (&["/bin/a", "{b}"], &[("b", "x||y", None)]),
-            (&["/bin/a", "{b}"], &[("b", "1..5", Some("6"))]),
-            (
-                &["/bin/a", "{b}{c}"],
-                &[("b", "word", Some("x")), ("c", "word", None)],
-            ),
-            (&["/bin/a", "{b}"], &[("b", "word", None), ("b", "word", None)]),
-        ];
-        for (argv, arguments) in bad {
-            assert!(
-                Command::define(argv, arguments).is_err(),
-                "{argv:?} {arguments:?}"
-            );
-        }
-    }
-}
+mod tests;

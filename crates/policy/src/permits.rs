@@ -422,9 +422,6 @@ impl Permits {
             return Ok(program);
         }
         self.allow_kind(what.kind())?;
-        if let (What::Exec(line), false) = (what, self.exec.is_empty()) {
-            return self.named_exec(line);
-        }
         Ok(match *what {
             What::Exec(command) => Program::Line {
                 command: command.to_vec(),
@@ -466,38 +463,47 @@ impl Permits {
         })
     }
 
-    /// With command lists, nothing but what stands in all of them.
-    fn named(&self, what: &What<'_>) -> Result<Option<Program>, Denied> {
-        let Some((rule, first)) = self.commands.first() else {
-            return Ok(None);
-        };
-        let What::Exec(line) = what else {
-            return Err(Denied::by(what.kind().name(), rule));
-        };
-        self.allow_kind(Kind::Exec)?;
-        let mut command = first.find(line, rule)?;
-        for (rule, other) in &self.commands[1..] {
-            command = both(command, other.find(line, rule)?, rule)?;
-        }
-        Ok(Some(Program::Named(command)))
+    /// All lists of named commands. A role's names that met no node's list allow nothing.
+    fn command_lists(&self) -> impl Iterator<Item = (&Rule, Option<&Commands>)> {
+        let of_roles = self.exec.iter().map(|(rule, list)| match list {
+            CommandList::Commands(commands) => (rule, Some(&**commands)),
+            CommandList::Names { .. } => (rule, None),
+        });
+        let forced = self.commands.iter();
+        forced
+            .map(|(rule, commands)| (rule, Some(&**commands)))
+            .chain(of_roles)
     }
 
-    /// With lists for command lines, what stands in all of them.
-    fn named_exec(&self, line: &[u8]) -> Result<Program, Denied> {
-        let mut found: Option<NamedCommand> = None;
-        for (rule, named) in &self.exec {
-            let CommandList::Commands(commands) = named else {
-                return Err(Denied::by(Kind::Exec.name(), rule));
+    /// With command lists, what stands in all of them.
+    fn named(&self, what: &What<'_>) -> Result<Option<Program>, Denied> {
+        let What::Exec(line) = what else {
+            return match self.commands.first() {
+                Some((rule, _)) => Err(Denied::by(what.kind().name(), rule)),
+                None => Ok(None),
             };
+        };
+        let mut found: Option<NamedCommand> = None;
+        for (rule, commands) in self.command_lists() {
+            self.allow_kind(Kind::Exec)?;
+            let commands = commands.ok_or_else(|| Denied::by(Kind::Exec.name(), rule))?;
             let command = commands.find(line, rule)?;
             found = Some(match found {
                 Some(other) => both(other, command, rule)?,
                 None => command,
             });
         }
-        found
-            .map(Program::Named)
-            .ok_or_else(|| Denied::new("no list has the command".to_string()))
+        Ok(found.map(Program::Named))
+    }
+
+    /// The named commands that these allow; none where a program is forced, or where any command line may be run.
+    pub fn named_commands(&self) -> Option<Commands> {
+        let is_named_only = self.forced.is_none() && self.allow_kind(Kind::Exec).is_ok();
+        let mut lists = self.command_lists().filter(|_| is_named_only);
+        let (_, first) = lists.next()?;
+        let rest: Vec<_> = lists.map(|(_, list)| list).collect();
+        let common = first.map(|first| first.common_with(&rest));
+        Some(common.unwrap_or_default())
     }
 
     fn no_list(&self, lists: &[(Rule, Vec<Target>)], kind: Kind) -> Result<(), Denied> {
@@ -510,13 +516,15 @@ impl Permits {
 
 /// What two lists mean by a line: one program, with the limits of both.
 fn both(one: NamedCommand, other: NamedCommand, rule: &Rule) -> Result<NamedCommand, Denied> {
-    if one.argv != other.argv || one.environment != other.environment || one.secrets != other.secrets {
+    let same_program = one.argv == other.argv && one.user == other.user;
+    if !same_program || one.environment != other.environment || one.secrets != other.secrets {
         return Err(Denied::new(format!(
             "{rule} means another program by this command's name"
         )));
     }
     Ok(NamedCommand {
         limits: one.limits.and(other.limits),
+        cache: one.cache.zip(other.cache).map(|(one, other)| one.min(other)),
         ..one
     })
 }

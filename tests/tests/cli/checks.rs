@@ -83,3 +83,74 @@ fn a_wrong_word_is_unknown_and_never_255() {
         "{said}"
     );
 }
+
+#[test]
+fn this_machines_commands_are_listed_and_tested() {
+    let dir = Folder::new();
+    let path = |name: &str| dir.join(name).to_str().expect("text").to_owned();
+    let config = path("node.toml");
+    let script = path("plugin");
+    std::fs::write(&script, "#!/bin/sh\necho \"$GREETING $PASSWORD $1\"\nexit 1\n").expect("written");
+    let set = |path: &str, mode: u32| {
+        std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode)).expect("set");
+    };
+    set(&script, 0o755);
+    let text = format!(
+        "[commands.greet]\nargv = [\"/bin/sh\", \"{script}\", \"{{}}\"]\nargs = [\"1..9\"]\nsecrets = [\"PASSWORD\"]\n\
+         environment = {{ GREETING = \"hello\" }}\n\
+         [commands.late]\nargv = [\"/bin/sleep\", \"600\"]\ntimeout = \"200ms\"\n\
+         [commands.much]\nargv = [\"/bin/sh\", \"-c\", \"echo 12345; echo odd >&2\"]\noutput = 4\n"
+    );
+    std::fs::write(&config, &text).expect("written");
+    set(&config, 0o600);
+    std::fs::write(path("secret"), "hunter2\n").expect("written");
+    set(&path("secret"), 0o600);
+    let run = |words: &[&str]| {
+        let out = fleetgate(&[&words[..2], &["--config", &config], &words[2..]].concat());
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (out.status.code(), text(&out.stdout), text(&out.stderr))
+    };
+    let (code, listed, _) = run(&["check", "list"]);
+    assert_eq!(code, Some(0));
+    for wanted in ["greet  <a1: 1..9>  1m", "needs PASSWORD", "/bin/sleep 600"] {
+        assert!(listed.contains(wanted), "{wanted}: {listed}");
+    }
+    let (_, lines, _) = run(&["check", "list", "--json"]);
+    assert_eq!(lines.lines().count(), 3, "{lines}");
+
+    let secret = format!("PASSWORD={}", path("secret"));
+    let (code, said, told) = run(&["check", "test", "--secret", &secret, "greet", "7"]);
+    assert_eq!((code, &said[..]), (Some(1), "hello hunter2 7\n"), "{told}");
+    assert!(told.contains("exit code 1 (WARNING)"), "{told}");
+    for (words, wanted) in [
+        (&["greet", "7"][..], "needs its secret PASSWORD"),
+        (&["greet", "70"], "does not take \"70\""),
+        (&["nothing"], "does not stand in"),
+    ] {
+        let (code, _, told) = run(&[&["check", "test"], words].concat());
+        assert!(code == Some(1) && told.contains(wanted), "{words:?}: {told}");
+    }
+    let (code, _, told) = run(&["check", "test", "late"]);
+    assert!(code == Some(3) && told.contains("its `timeout`, 0.2 s"), "{told}");
+    let (code, said, told) = run(&["check", "test", "much"]);
+    assert_eq!((code, &said[..]), (Some(0), "1234"), "{told}");
+    assert!(told.contains("2 bytes of output beyond"), "{told}");
+
+    let (code, said, _) = run(&["check", "test"]);
+    assert!(code == Some(0) && said.matches("good").count() == 3, "{said}");
+    let wrong = "[commands.gone]\nargv = [\"/nonexistent/plugin\"]\n[commands.no]\nargv = [\"/bin/true\"]\nuser = \"no-such\"\n";
+    std::fs::write(&config, format!("{text}{wrong}")).expect("written");
+    let (code, said, _) = run(&["check", "test"]);
+    assert_eq!(code, Some(1), "{said}");
+    for wanted in [
+        "gone   /nonexistent/plugin: ",
+        "no     its account no-such is not in /etc/passwd",
+    ] {
+        assert!(said.contains(wanted), "{wanted}: {said}");
+    }
+    let (code, said, _) = run(&["check", "test", "--json"]);
+    assert!(
+        code == Some(1) && said.contains("{\"name\":\"gone\",\"good\":false"),
+        "{said}"
+    );
+}

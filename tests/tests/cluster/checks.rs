@@ -59,11 +59,14 @@ cache = "3s"
 [node.commands.long]
 argv = ["/bin/sh", "-c", "exec 9<>/run/test/slow; flock 9; echo in >&9; echo ran >> /run/test/ran; while [ -e /run/test/hold ]; do sleep 0.1; done; head -c 300000 /dev/zero | tr '\\0' x; echo; echo done >&2"]
 cache = "1s"
+[node.commands.whose]
+argv = ["/bin/sh", "-c", "echo $(id -un) $FLEETGATE_USER"]
+user = "nobody"
 [node.commands.hostile]
 argv = ["/bin/sh", "-c", "printf '\\033[2Jgone|a=1\\nmore' >&2; exit 9"]
 END
 role '"ada"' 'kinds = []
-commands = ["load", "state", "killed", "missing", "much", "greeting", "slow", "brief", "few", "noise", "hostile", "password", "costly", "long"]'"#,
+commands = ["load", "state", "killed", "missing", "much", "greeting", "slow", "brief", "few", "noise", "hostile", "password", "costly", "long", "whose"]'"#,
     );
     cluster.up("node", OWN_PORT);
     cluster
@@ -96,6 +99,12 @@ fn a_check_keeps_the_plugins_contract() {
             is "$(wc -c < said)" 1024
             grep -q 'the output is cut: 1024 bytes of it are passed on' errors
             told 0 hello -H gate -c greeting
+            told 0 'nobody ada' -H gate -c whose
+            "$F" check list gate --home home -l ada > list
+            grep -q '^load  *<a1: word> <a2: word>  *1m$' list
+            grep -q 'runs as nobody$' list
+            is "$("$F" check list gate --home home -l ada --json | grep -c '"name":"[a-z]*",')" 15
+            ! grep -q /bin/ list || exit 1
             # What is refused before anything runs.
             told 3 'UNKNOWN - gate nothing: ' -H gate -c nothing
             grep -q '"nothing"' said

@@ -259,10 +259,12 @@ fn authorized_keys_and_their_options() {
         },
         Table {
             before: "rm -f $HOMES/ada/.ssh/more; line 'command=\"fleetgate:say,two\",restrict'",
-            node: "authorized_keys = true\npam = \"off\"
+            node: "authorized_keys = true\npam = \"off\"\nuser_environment = true
 [commands.say]\nargv = [\"/bin/echo\", \"said\", \"{}\"]\nargs = [\"word\"]
 [commands.two]\nargv = [\"/bin/sh\", \"-c\", \"echo two; exit 2\"]
 [commands.three]\nargv = [\"/bin/true\"]
+[commands.whose]\nargv = [\"/bin/sh\", \"-c\", \"echo $(id -un) $(id -gn) $HOME .$LC_ALL.$FROM_KEY.$SSH_AUTH_SOCK.\"]\nuser = \"root\"
+[commands.nobodys]\nargv = [\"/bin/true\"]\nuser = \"no-such-account\"
 [commands.long]\nargv = [\"/bin/sh\", \"-c\", \"exec 9>/run/test/lock; flock 9; echo up > /run/test/long; (while test -s /run/test/long; do sleep 0.2; done) & wait\"]",
             sshd: None,
             cases: &[
@@ -321,6 +323,21 @@ fn authorized_keys_and_their_options() {
                     "255 *",
                     &["denied", "!forwarded"],
                 ),
+                // As another account nothing of the login's reaches it; the audit log has both.
+                (
+                    "line 'restrict,agent-forwarding,command=\"fleetgate:whose,nobodys\",environment=\"FROM_KEY=yes\"'",
+                    "eval \"$(ssh-agent)\" > agent; LC_ALL=C s -A -o SendEnv=LC_ALL gate whose; ssh-agent -k > agent",
+                    "0 root root */root ....",
+                    &["session_started \"runs_as\":\"root\"", "session_started \"login\":\"ada\""],
+                ),
+                (
+                    "",
+                    "s gate nobodys 2>&1",
+                    "255 *this node has no such account*",
+                    &["session_refused no-such-account", "!session_started"],
+                ),
+                ("", "s -s gate fleetgate-commands | cut -d' ' -f1 | xargs", "0 NAME nobodys whose", &["!session_started"]),
+                ("", "s -s gate fleetgate-commands-json | grep -c '\"user\":\"root\"'", "0 1", &[]),
                 // Its client is killed: the command ends, and what it has started, which holds a lock.
                 (
                     "line 'command=\"fleetgate:long\",restrict'; install -m 666 /dev/null $T/long; install -m 666 /dev/null $T/lock",

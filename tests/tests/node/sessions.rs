@@ -325,7 +325,7 @@ fn a_forced_command_outlives_a_client_that_wants_nothing_left() {
 #[test]
 fn what_a_session_leaves_running_goes_when_it_is_to() {
     needs_root!("sessions of another user");
-    if fleetgate_node::monitor::cgroup::Cgroups::find().is_err() {
+    if fleetgate_launch::cgroup::Cgroups::find().is_err() {
         return skip("needs a cgroup v2 hierarchy of its own");
     }
     for kill in [true, false] {

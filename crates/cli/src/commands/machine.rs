@@ -9,7 +9,7 @@ use fleetgate_base::exit;
 use std::io::IsTerminal;
 use std::path::Path;
 
-const CONFIG: Flag = Flag::new(
+pub(super) const CONFIG: Flag = Flag::new(
     "config",
     Value::Path("FILE"),
     "The node's configuration, instead of /etc/fleetgate/node.toml.",
@@ -42,7 +42,7 @@ pub const TABLE: &[Command] = &[
          root, and leaves nothing behind.",
         |given| demo::run(&given.operands),
     )
-    .operands(Operands::OptionalProgram)
+    .operands(Operands::OptionalProgram("PROGRAM"))
     .examples(&[
         ("see it work", "fleetgate demo"),
         ("the same with a command of yours", "fleetgate demo -- uname -a"),

@@ -21,7 +21,7 @@ pub const TABLE: &[Command] = &[Command::new(
     trace::run,
 )
 .flags(FLAGS)
-.operands(Operands::OptionalProgram)
+.operands(Operands::OptionalProgram("PROGRAM"))
 .examples(&[
     ("every call of a program", "fleetgate trace ls /"),
     ("what a build connects to, into a file", "fleetgate trace -f -e connect -o out make -j2"),

@@ -1,5 +1,6 @@
 //! The commands of whoever logs in.
 
+use super::machine::CONFIG;
 use super::{HOME, JSON, PROXY};
 use crate::flags::{Command, Flag, Operands, Value};
 use crate::{check, device, login, master, remote, run};
@@ -24,6 +25,18 @@ const AUTHENTICATOR: Flag = Flag::new(
     "authenticator",
     Value::Path("FILE"),
     "For scripts: keep the second factor's secret in this file and take codes from it. Whoever reads it has that factor.",
+);
+
+const LOGIN: Flag = Flag::new(
+    "login",
+    Value::AccountName,
+    "The account on the node, instead of the login's own.",
+)
+.letter('l');
+const ADDRESS: Flag = Flag::new(
+    "address",
+    Value::Text("ADDRESS[:PORT]"),
+    "Reach the node's own port here, instead of through the proxy.",
 );
 
 /// ssh's flags: the client's table, by which it reads them, as help, man pages and completions have flags.
@@ -154,7 +167,7 @@ pub const TABLE: &[Command] = &[
         Flag::new("on", Value::Selector, "The nodes: a name, a pattern of names, or labels. All: `--on '*'`.")
             .repeated()
             .required(),
-        Flag::new("login", Value::AccountName, "The account on the nodes, instead of the login's own.").letter('l'),
+        LOGIN,
         Flag::new("batch", Value::Number("N"), "On so many nodes at a time (default: 100; at most 1000)."),
         Flag::new(
             "fail",
@@ -186,6 +199,44 @@ pub const TABLE: &[Command] = &[
     .examples(&[
         ("a check", "fleetgate check run -H web1 -c load -a 15,10,5 30,25,20"),
         ("with a time of its own", "fleetgate check run -H web1 -c disk -t 30:CRITICAL"),
+    ]),
+    Command::new(
+        &["check", "list"],
+        "list the named commands of a node, or of this machine",
+        "With NODE, the node says which named commands this login may run there, with their arguments; `ssh -s NODE \
+         fleetgate-commands` asks the same. Without it, those of this machine's own configuration are listed, with what \
+         they execute.",
+        check::list,
+    )
+    .flags(&[CONFIG, LOGIN, ADDRESS, HOME, JSON])
+    .operands(Operands::words("NODE", Value::Text("NODE"), 0, 1))
+    .examples(&[
+        ("what may be asked of web1", "fleetgate check list web1"),
+        ("what this machine offers", "fleetgate check list"),
+    ]),
+    Command::new(
+        &["check", "test"],
+        "test the named commands of this machine, without a client",
+        "Without CHECK, each command's program is looked for, who else may change it, and the account that `user` names; the exit \
+         code is 1 where something is wrong. With CHECK and its arguments that command runs, as the node runs it: the same \
+         helper, variables, account, `timeout` and `output`. The exit code is the command's.",
+        check::test,
+    )
+    .flags(&[
+        CONFIG,
+        LOGIN,
+        Flag::new(
+            "secret",
+            Value::Pair("NAME=FILE"),
+            "A secret of the command: the variable, and the file that its value is in.",
+        )
+        .repeated(),
+        JSON,
+    ])
+    .operands(Operands::OptionalProgram("CHECK"))
+    .examples(&[
+        ("all of them", "fleetgate check test"),
+        ("one, as clients would have it", "fleetgate check test --login nagios load 15,10,5 30,25,20"),
     ]),
     Command::new(
         &["check", "serve"],

@@ -9,17 +9,17 @@ mod login;
 
 use crate::flags::Outcome;
 use crate::output::print;
-use crate::{images, seal};
+use crate::{account, images, seal};
 use fleetgate_launch::{Begun, Launch, LaunchThreads, RunningHelper, SessionReaper, SessionToClose, Threads};
 use fleetgate_seal::{FallbackChain, Options, Source};
 use fleetgate_sys::process::{self, Exit};
 use fleetgate_sys::{Errno, Fd, file, poll, terminal};
-use fleetgate_wire::common::{Account, Ids};
+use fleetgate_wire::common::Account;
 use fleetgate_wire::exec::{Exec, Program};
 use fleetgate_wire::order::{Role, Work};
 use std::error::Error;
-use std::ffi::{CString, OsStr, OsString};
-use std::io::{IsTerminal, Read};
+use std::ffi::{CString, OsString};
+use std::io::IsTerminal;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::Arc;
@@ -55,7 +55,7 @@ pub fn run(command: &[OsString]) -> Outcome {
     login::run(&mut costs)?;
 
     println!("\n4. A cluster of your own\n");
-    cluster::run(&account()?.name.to_string_lossy(), &mut costs)?;
+    cluster::run(&account::own()?.name.to_string_lossy(), &mut costs)?;
 
     println!("\n5. What each step cost\n");
     print(&costs.table())?;
@@ -68,7 +68,7 @@ fn session(
     session_reaper: &SessionReaper,
     costs: &mut Costs,
 ) -> Result<i32> {
-    let account = account()?;
+    let account = account::own()?;
     let on_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     let mut order = order(account, program(command, on_terminal));
     let (fds, ours) = if on_terminal {
@@ -181,48 +181,6 @@ fn own_streams() -> Result<Vec<(Role, Fd)>> {
         (Role::Stderr, std::io::stderr().as_fd().try_clone_to_owned()?),
     ];
     Ok(streams.map(|(role, fd)| (role, Fd::from(fd))).into())
-}
-
-/// The account that runs this, from /etc/passwd, else from the environment.
-fn account() -> Result<Account> {
-    let uid = process::effective_uid();
-    let mut passwd = String::new();
-    if let Ok(file) = std::fs::File::open("/etc/passwd") {
-        file.take(16 << 20).read_to_string(&mut passwd)?;
-    }
-    let line = passwd
-        .lines()
-        .map(|line| line.split(':').collect::<Vec<_>>())
-        .find(|fields| fields.len() == 7 && fields[2].parse() == Ok(uid));
-    let of = |index: usize, variable: &str| -> Result<CString> {
-        let text = match &line {
-            Some(fields) => OsStr::new(fields[index]).to_owned(),
-            None => std::env::var_os(variable).unwrap_or_default(),
-        };
-        Ok(CString::new(text.into_vec())?)
-    };
-    Ok(Account {
-        name: of(0, "USER")?,
-        ids: Ids {
-            uid,
-            gid: process::effective_gid(),
-            groups: groups()?,
-        },
-        home: of(5, "HOME")?,
-        shell: of(6, "SHELL")?,
-        ageing: None,
-    })
-}
-
-/// This process's own supplementary groups.
-fn groups() -> Result<Vec<u32>> {
-    let status = std::fs::read_to_string("/proc/self/status")?;
-    let line = status.lines().find_map(|line| line.strip_prefix("Groups:"));
-    Ok(line
-        .unwrap_or_default()
-        .split_whitespace()
-        .filter_map(|gid| gid.parse().ok())
-        .collect())
 }
 
 /// Carries bytes between this terminal and the session's until the session's has no user any more.

@@ -149,7 +149,7 @@ impl<'a> Line<'a> {
                 operands.push(arg.clone());
                 let a_program = matches!(
                     command.operands,
-                    Operands::Program { .. } | Operands::OptionalProgram
+                    Operands::Program { .. } | Operands::OptionalProgram(_)
                 );
                 if a_program {
                     operands.extend(self.args.iter().cloned());
@@ -291,7 +291,7 @@ impl<'a> Line<'a> {
                     None => Ok(()),
                 }
             }
-            Operands::OptionalProgram => Ok(()),
+            Operands::OptionalProgram(_) => Ok(()),
             Operands::Program { unless } => {
                 let instead = self.flags.iter().any(|(name, _)| *name == unless);
                 match (operands.is_empty(), instead) {

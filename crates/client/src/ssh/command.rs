@@ -69,12 +69,17 @@ fn act(words: &[OsString], help: &dyn Fn() -> String, starter: Option<Starter>) 
             stderr::line(note);
         }
     }
+    run_to_end(&options, starter)
+}
+
+/// Does what the options say, and says what went wrong; the exit code.
+pub(crate) fn run_to_end(options: &Options, starter: Option<Starter>) -> i32 {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let outcome = match runtime {
         Ok(runtime) => {
             let outcome = match options.control {
-                Some(control) => runtime.block_on(about_kept(&options, control)),
-                None => runtime.block_on(run(&options, starter)),
+                Some(control) => runtime.block_on(about_kept(options, control)),
+                None => runtime.block_on(run(options, starter)),
             };
             // A look-up of a name that hangs holds nobody up.
             runtime.shutdown_background();

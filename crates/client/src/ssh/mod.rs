@@ -29,8 +29,8 @@ mod tests;
 pub(crate) mod x11;
 
 pub use carrier::Carrier;
-pub(crate) use command::run_options;
 pub use command::{command, in_background};
+pub(crate) use command::{run_options, run_to_end};
 pub use engine::MAX_PENDING;
 pub use hosts::{Hosts, Strict};
 pub(crate) use local::StandardStream;

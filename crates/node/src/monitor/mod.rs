@@ -17,7 +17,6 @@
 //! `tunnel` in its file `handler`). [`event_loop`] calls them and knows nothing else.
 
 mod accept;
-pub mod cgroup;
 mod cluster;
 mod connections;
 mod denials;

@@ -4,7 +4,6 @@
 use super::Monitor;
 use super::accept::Listeners;
 use super::audit::{Audit, Event};
-use super::cgroup::{Cgroups, outside, usage};
 use super::connections::Connections;
 use super::error::MonitorError;
 use super::fronts::Fronts;
@@ -19,7 +18,7 @@ use super::network::Networks;
 use super::node_lock::{HANDOVER, NodeLock};
 use super::offer::Offer;
 use super::pam_turns::Turns;
-use super::sessions::{Inherited, Sessions, needs_contexts};
+use super::sessions::{Inherited, Sessions, needs_contexts, usage};
 use super::settings::{is_reachable, offer, worker_user};
 use super::starter::Starter;
 use super::steps::Steps;
@@ -34,9 +33,10 @@ use super::workers::{
     Executor, Images, LateChain, Messages, WorkerEvent, WorkerId, WorkerKind, WorkerStarter, Workers,
     open_chain,
 };
-use crate::config::{Config, PamUse, SelinuxUse};
+use crate::config::{CommandEntry, Config, PamUse, SelinuxUse};
 use crate::identity::{DIRECTORY, is_joined, load_tls_key};
 use fleetgate_base::own;
+use fleetgate_launch::cgroup::{Cgroups, outside};
 use fleetgate_launch::{Places, SessionReaper, SessionToClose, Wtmpdb};
 use fleetgate_policy::Audit as Level;
 use fleetgate_seal::{FallbackChain, Source};
@@ -140,6 +140,12 @@ pub fn check(config: &Config, user_mode: bool) -> Result<(), MonitorError> {
         return Err(MonitorError(format!(
             "`audit = \"{}\"`: sessions are watched by a node that runs as root; leave it out",
             config.audit.name()
+        )));
+    }
+    let other_account = |(name, entry): (&String, &CommandEntry)| Some((name.clone(), entry.user.clone()?));
+    if user_mode && let Some((name, user)) = config.commands.iter().find_map(other_account) {
+        return Err(MonitorError(format!(
+            "`commands.{name}`: only a node that runs as root can run it as {user}; leave `user` out"
         )));
     }
     let joined = is_joined(&config.state_directory);

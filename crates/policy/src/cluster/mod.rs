@@ -17,7 +17,7 @@ pub use decide::{Allowed, Attempt, NO_ACCOUNT, decide, decide_identity, explain,
 #[cfg(feature = "documents")]
 pub use documents::forms::{Size, Span, is_variable, variables};
 #[cfg(feature = "documents")]
-pub use documents::{CommandArgument, CommandEntry, parse_roles, write_roles};
+pub use documents::{CommandArgument, CommandEntry, listing, parse_roles, write_roles};
 pub use identity::{
     Identity, MAX_IDENTITY, MAX_ROLES, SSH_EXTENSION, Subject, X509_EXTENSION, X509_EXTENSION_TEXT,
 };

@@ -176,6 +176,7 @@ fn named(name: &str, program: &str) -> Program {
         environment: Vec::new(),
         secrets: Vec::new(),
         cache: None,
+        user: None,
     })
 }
 
@@ -242,6 +243,48 @@ fn command_lists_leave_nothing_else() {
     assert!(together.program(&What::Exec(b"up")).is_ok());
     let refused = together.program(&What::Exec(b"both")).unwrap_err().to_string();
     assert_eq!(refused, "the role means another program by this command's name");
+}
+
+#[test]
+fn a_forced_list_and_a_roles_list_leave_what_both_have() {
+    let mut all = Commands::new();
+    for name in ["disk", "load", "up"] {
+        let program = format!("/bin/{name}");
+        all.add(name, Command::define(&[&program], &[]).unwrap()).unwrap();
+    }
+    let mut permits = Permits::all();
+    permits.force(b"fleetgate:disk,load".to_vec(), &rule("node.toml"));
+    permits.only_exec(&["load", "up"], Commands::new(), &rule("role check"));
+    assert_eq!(
+        permits.named_commands(),
+        None,
+        "a program is forced until the lists are known"
+    );
+    permits.name_commands(&all).unwrap();
+    assert_eq!(
+        permits.program(&What::Exec(b"load")),
+        Ok(named("load", "/bin/load"))
+    );
+    for (line, rule) in [(&b"disk"[..], "role check"), (b"up", "node.toml")] {
+        let refused = permits.program(&What::Exec(line)).unwrap_err().to_string();
+        assert!(
+            refused.ends_with(&format!("does not stand in {rule}")),
+            "{refused}"
+        );
+    }
+    let names = |permits: &Permits| {
+        let commands = permits.named_commands().expect("lists");
+        commands.names().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&permits), ["load"]);
+    // Another program by the name is not common to both.
+    let mut other = Commands::new();
+    other
+        .add("load", Command::define(&["/bin/other"], &[]).unwrap())
+        .unwrap();
+    permits.only_commands(Arc::new(other), &rule("a key"));
+    assert_eq!(names(&permits), Vec::<String>::new());
+    assert_eq!(Permits::all().named_commands(), None);
 }
 
 #[test]

@@ -1,11 +1,11 @@
 //! Admission: whether a front's Start becomes a session. It is held against the connection's grant and against the limits;
 //! a refusal is told to the client and to the audit log. The steps that follow are `prepare` and `launch`.
 
-use super::answers::{SameRun, SharedRun};
+use super::answers::{self, RunAccount, SameRun, SharedRun};
 use super::facts::{ClusterUser, ProgramChoice};
 use super::launch::PendingLaunch;
 use super::order::{self, SessionRefusal};
-use super::{About, LimitOwner, Session, Sessions, State, TimeLimit, key, text};
+use super::{LimitOwner, Session, Sessions, State, TimeLimit, text};
 use crate::config::cluster::Member;
 use crate::monitor::accept::address;
 use crate::monitor::audit::{Event, SessionKind};
@@ -18,7 +18,6 @@ use fleetgate_policy::commands::NamedCommand;
 use fleetgate_policy::{Grant, Watching};
 use fleetgate_sys::Fd;
 use fleetgate_wire::common::Account;
-use fleetgate_wire::names::About as Question;
 use fleetgate_wire::node::ConnectionAddresses;
 use fleetgate_wire::node::front::{Start, Ticket, ToFront};
 use std::ffi::CString;
@@ -63,17 +62,12 @@ impl Sessions {
         start: Start,
     ) {
         let connection = granted.connection;
+        if let Some(list) = order::command_list(&granted.grant, &start) {
+            return answers::say(tools, (connection, ticket), list);
+        }
         match self.admit(tools, networks, granted, account, ticket, start) {
             Ok(Admitted::ByAnotherRun) => {}
-            Ok(Admitted::Begins(number)) if self.selinux => {
-                let user = self.all.get(&number).map(|s| text(&s.login)).unwrap_or_default();
-                tools.names.ask(
-                    crate::monitor::names::Lane::IN,
-                    Question::Context { user },
-                    key(number, About::Context),
-                );
-            }
-            Ok(Admitted::Begins(number)) => self.go_on(tools, number),
+            Ok(Admitted::Begins(number)) => self.prepare(tools, number),
             Err(SessionRefusal(why)) => {
                 granted.tell_denied(&tools.audit, &tools.metrics, why.clone());
                 tools.to_fronts.say(
@@ -126,7 +120,23 @@ impl Sessions {
         let lasting = |of: &Member| of.allowed.limits.session;
         let by_roles = granted.members.iter().filter_map(lasting).min();
         let named_command = decided.named_command();
-        let same = named_command.and_then(|command| SameRun::of(command, account.ids.uid, &start));
+        let runs_as = decided
+            .other_account(&granted.grant.login)
+            .map(ToString::to_string);
+        if let Some(user) = &runs_as
+            && !self.root
+        {
+            return Err(SessionRefusal(format!(
+                "the command runs as {user}, and only a node that runs as root can do that"
+            )));
+        }
+        let same = named_command.and_then(|command| {
+            let account = match &runs_as {
+                Some(user) => RunAccount::Named(user.clone()),
+                None => RunAccount::Login(account.ids.uid),
+            };
+            SameRun::of(command, account, &start)
+        });
         if let Some(same) = &same
             && self.answer_by_another_run(tools, granted, ticket, same, decided.command())
         {
@@ -145,7 +155,8 @@ impl Sessions {
             .iter()
             .map(|of| of.allowed.watching)
             .fold(tools.config.watching(), Watching::and);
-        let agent = match start.agent {
+        // The agent and the display are the login's.
+        let agent = match start.agent.filter(|_| runs_as.is_none()) {
             Some(of) => Some(
                 networks
                     .agent(connection, of)
@@ -153,7 +164,7 @@ impl Sessions {
             ),
             None => None,
         };
-        let display = match &start.x11 {
+        let display = match start.x11.as_ref().filter(|_| runs_as.is_none()) {
             Some(x11) => {
                 let number = networks.display(connection, x11.display);
                 Some(number.ok_or(SessionRefusal::new("there is no display to forward"))?)
@@ -181,10 +192,12 @@ impl Sessions {
             kind: decided.kind,
             fixed: granted.grant.permits.forced().is_some()
                 || decided.kind == SessionKind::Sftp
-                || shared.is_some(),
+                || shared.is_some()
+                || runs_as.is_some(),
             terminal: None,
             command: decided.command(),
             original: decided.original.clone(),
+            runs_as,
             cgroup: None,
             unheard: false,
             hung_up: false,

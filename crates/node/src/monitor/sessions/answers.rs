@@ -33,10 +33,19 @@ const CHUNK: usize = 64 << 10;
 /// Reads of one turn: a command that says more than its `output` holds up nobody.
 const READS: usize = 16;
 
+/// Whose run it is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum RunAccount {
+    /// The login's.
+    Login(u32),
+    /// The command's own.
+    Named(String),
+}
+
 /// What two requests for the same run have in common.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct SameRun {
-    uid: u32,
+    account: RunAccount,
     argv: Vec<Vec<u8>>,
     environment: Vec<(String, String)>,
     sent: Vec<(Vec<u8>, Vec<u8>)>,
@@ -44,17 +53,22 @@ pub(super) struct SameRun {
 
 impl SameRun {
     /// Of a command whose results are kept. One at a terminal, or with an agent or a display, is its client's alone.
-    pub(super) fn of(command: &NamedCommand, uid: u32, start: &Start) -> Option<SameRun> {
+    pub(super) fn of(command: &NamedCommand, account: RunAccount, start: &Start) -> Option<SameRun> {
         command.cache?;
         if start.terminal.is_some() || start.agent.is_some() || start.x11.is_some() {
             return None;
         }
         let variable = |v: &ClientVariable| (v.name.clone(), v.value.clone());
+        // What the login may send does not reach another account.
+        let sent = match account {
+            RunAccount::Login(_) => start.environment.iter().map(variable).collect(),
+            RunAccount::Named(_) => Vec::new(),
+        };
         Some(SameRun {
-            uid,
+            account,
             argv: command.argv.clone(),
             environment: command.environment.clone(),
-            sent: start.environment.iter().map(variable).collect(),
+            sent,
         })
     }
 }
@@ -325,6 +339,17 @@ impl Session {
     }
 }
 
+/// Gives a client's front what the node itself says, as of a program that said it and ended well.
+pub(super) fn say(tools: &mut Tools, client: (ConnectionNumber, Ticket), text: String) {
+    let result = RunResult {
+        output: [text.into_bytes(), Vec::new()],
+        most: None,
+        ended: super::ended(Some(Exit::Code(0))),
+        why: CString::default(),
+    };
+    hand_over(tools, client, &result);
+}
+
 /// Gives a client's front the result, as of a program that has just ended.
 fn hand_over(tools: &mut Tools, (connection, ticket): (ConnectionNumber, Ticket), result: &RunResult) {
     let streams = match Streams::holding(&result.output) {
@@ -362,7 +387,7 @@ mod tests {
 
     fn same(word: &str) -> SameRun {
         SameRun {
-            uid: 1000,
+            account: RunAccount::Login(1000),
             argv: vec![b"/bin/x".to_vec(), word.as_bytes().to_vec()],
             environment: Vec::new(),
             sent: Vec::new(),

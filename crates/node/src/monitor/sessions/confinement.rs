@@ -1,5 +1,5 @@
-//! Checks of the file server's surroundings that a shell's helper makes itself: is anybody let in now, and may the
-//! directory that the user is confined to be trusted.
+//! Checks that a shell's helper makes itself, for file transfer and for commands that run as another account: is the login let in
+//! now, and may the directory that the user is confined to be trusted.
 
 use super::order::SessionRefusal;
 use fleetgate_wire::common::Account;

@@ -26,11 +26,13 @@ pub fn of_client(grant: &Grant, start: &Start) -> Vec<Variable> {
     start.environment.iter().filter_map(one).collect()
 }
 
-/// What the server sets.
+/// What the server sets. Key files' variables are the login's own word: none for a command that runs as another account.
 pub fn set(facts: &OrderFacts<'_>, decided: &ProgramChoice) -> Vec<Variable> {
     let mut out = Vec::with_capacity(12);
-    for (name, value) in facts.grant.permits.environment() {
-        out.extend(variable(name.as_str(), value.as_str()));
+    if decided.other_account(&facts.grant.login).is_none() {
+        for (name, value) in facts.grant.permits.environment() {
+            out.extend(variable(name.as_str(), value.as_str()));
+        }
     }
     for (name, value) in &facts.config.set_env {
         out.extend(variable(name.as_str(), value.as_str()));

@@ -3,9 +3,9 @@
 use crate::config::Config;
 use crate::config::cluster::Member;
 use crate::monitor::audit::SessionKind;
-use fleetgate_policy::Grant;
 use fleetgate_policy::commands::NamedCommand;
 use fleetgate_policy::permits::Program as Permitted;
+use fleetgate_policy::{AccountName, Grant};
 use fleetgate_sys::clock::Time;
 use fleetgate_wire::common::{Account, SessionId};
 use fleetgate_wire::exec::Limit;
@@ -36,6 +36,11 @@ impl ProgramChoice {
             Permitted::Named(command) => Some(command),
             _ => None,
         }
+    }
+
+    /// The account that it runs as, where that is not the login.
+    pub fn other_account(&self, login: &AccountName) -> Option<&AccountName> {
+        self.named_command()?.user.as_ref().filter(|user| *user != login)
     }
 
     /// What is told of the command: a command line, or the words of a named one.

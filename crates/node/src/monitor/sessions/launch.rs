@@ -280,6 +280,7 @@ impl Sessions {
                 .map(|t| t.to_string_lossy().into_owned()),
             command: session.command.clone(),
             original: session.original.clone(),
+            runs_as: session.runs_as.clone(),
             strategy: running.strategy.name(),
             unrecorded,
             audit: audit.filter(|_| unwatched.is_none()),

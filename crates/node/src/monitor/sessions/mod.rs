@@ -25,13 +25,14 @@ mod within_pam;
 
 pub use facts::Inherited;
 pub use order::{SessionRefusal, permits_of_grant};
+pub use running::usage;
 
 use super::audit::{EndOrder, SessionKind, Usage, digits};
-use super::cgroup::Cgroups;
 use super::timers::Timer;
 use super::tools::Tools;
 use super::wakes::{Key, Owner};
 use crate::config::{Config, SelinuxUse};
+use fleetgate_launch::cgroup::Cgroups;
 use fleetgate_launch::{End, SessionReaper, present};
 use fleetgate_seal::FallbackChain;
 use fleetgate_sys::poll::READ;
@@ -93,6 +94,8 @@ enum About {
     TimeUp = 7,
     /// The output of one whose result several clients get.
     Output = 8,
+    /// The account that it runs as.
+    Account = 9,
 }
 
 const ABOUT_BITS: u32 = 4;
@@ -105,7 +108,7 @@ fn key(number: u64, about: About) -> Key {
 
 /// Number and matter of a key's id; none: the bell.
 fn parts(id: u64) -> Option<(u64, About)> {
-    const ALL: [About; 9] = [
+    const ALL: [About; 10] = [
         About::Launch,
         About::Files,
         About::Pam,
@@ -115,6 +118,7 @@ fn parts(id: u64) -> Option<(u64, About)> {
         About::Context,
         About::TimeUp,
         About::Output,
+        About::Account,
     ];
     let about = ALL.get((id & ((1 << ABOUT_BITS) - 1)) as usize)?;
     (id != BELL.id).then_some((id >> ABOUT_BITS, *about))
@@ -140,6 +144,8 @@ struct Session {
     terminal: Option<CString>,
     command: Option<Vec<u8>>,
     original: Option<Vec<u8>>,
+    /// The account, where a named command has another than its login.
+    runs_as: Option<String>,
     cgroup: Option<PathBuf>,
     /// Its connection is gone, or its channel: nobody is told of it any more.
     unheard: bool,

@@ -4,6 +4,7 @@
 use super::environment;
 use super::facts::{OrderFacts, ProgramChoice};
 use crate::monitor::audit::SessionKind;
+use fleetgate_policy::cluster::listing;
 use fleetgate_policy::permits::Program as Permitted;
 use fleetgate_policy::{Grant, OrderRequest, What};
 use fleetgate_wire::common::{Account, Ageing, Moment};
@@ -16,6 +17,13 @@ use std::time::Duration;
 
 /// The longest terminal type.
 const MAX_TERM: usize = 256;
+/// The subsystems that list the named commands: `ssh -s NODE fleetgate-commands`.
+const LIST_AS_TABLE: &[u8] = b"fleetgate-commands";
+const LIST_AS_JSON: &[u8] = b"fleetgate-commands-json";
+/// For who may run any command line.
+const ANY_COMMAND: &str = "This login may run any command line on this node, and so no named command.\n";
+/// The longest list.
+const MAX_LIST: usize = 1 << 20;
 /// The longest `xauth` protocol and cookie.
 const MAX_XAUTH: usize = 1024;
 
@@ -82,6 +90,33 @@ pub fn choose_program(grant: &Grant, start: &Start, now: Duration) -> Result<Pro
         kind,
         original,
     })
+}
+
+/// What a client is told who asks which named commands he may run; none: he asks for something else, or it is decided as any
+/// program is. At most what a pipe holds; a longer list is cut at a line's end.
+pub fn command_list(grant: &Grant, start: &Start) -> Option<String> {
+    let front::Program::Subsystem { name } = &start.program else {
+        return None;
+    };
+    let write = match &name[..] {
+        LIST_AS_TABLE => listing::table,
+        LIST_AS_JSON => listing::json_lines,
+        _ => return None,
+    };
+    let permits = &grant.permits;
+    let mut text = match permits.named_commands() {
+        Some(commands) => write(&commands, listing::Reader::Client),
+        None if permits.forced().is_some() || permits.allow_kind(fleetgate_policy::Kind::Exec).is_err() => {
+            return None;
+        }
+        None if name == LIST_AS_JSON => String::new(),
+        None => ANY_COMMAND.to_owned(),
+    };
+    if text.len() > MAX_LIST {
+        let end = text.as_bytes()[..MAX_LIST].iter().rposition(|b| *b == b'\n');
+        text.truncate(end.map_or(0, |end| end + 1));
+    }
+    Some(text)
 }
 
 /// The kinds that are worth asking for, for the front to refuse the others early.
@@ -167,10 +202,16 @@ pub fn exec(facts: &OrderFacts<'_>, decided: &ProgramChoice) -> Result<Exec, Ses
         motd: config.motd && terminal,
     });
     let inherited = facts.inherited;
+    // Nobody logs in as the account of such a command, and nothing that its client says becomes a variable of it.
+    let is_other = decided.other_account(&facts.grant.login).is_some();
+    let client = match is_other {
+        true => Vec::new(),
+        false => environment::of_client(facts.grant, start),
+    };
     Ok(Exec {
         terminal: facts.terminal.cloned(),
         environment: Environment {
-            client: environment::of_client(facts.grant, start),
+            client,
             accept: config
                 .accept_env
                 .iter()
@@ -178,14 +219,14 @@ pub fn exec(facts: &OrderFacts<'_>, decided: &ProgramChoice) -> Result<Exec, Ses
                 .collect(),
             set: environment::set(facts, decided),
             etc_environment: !pam,
-            user_environment: config.user_environment,
+            user_environment: config.user_environment && !is_other,
             path: CString::default(),
             root_path: CString::default(),
         },
         login,
         checks: Checks {
-            nologin: root,
-            expiry: root && (!pam || must_change),
+            nologin: root && !is_other,
+            expiry: root && (!pam || must_change) && !is_other,
         },
         resources: Resources {
             // Inside PAM the limits are pam_limits' own.

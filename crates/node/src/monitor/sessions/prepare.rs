@@ -1,20 +1,89 @@
-//! What a session waits for between its admission and its launch: its SELinux context, and xauth for X11.
+//! What a session waits for between its admission and its launch: the account of a command that runs as another, its SELinux
+//! context, and xauth for X11.
 
+use super::confinement;
 use super::order::{self, SessionRefusal};
-use super::{About, Session, Sessions, State, key};
+use super::{About, Session, Sessions, State, key, text};
 use crate::monitor::launches::Outcome;
+use crate::monitor::names::Lane;
 use crate::monitor::tools::Tools;
 use crate::monitor::x11;
 use fleetgate_sys::poll::READ;
-use fleetgate_sys::process;
-use fleetgate_wire::names::Found;
+use fleetgate_sys::{clock, process};
+use fleetgate_wire::common::Account;
+use fleetgate_wire::names::{About as Question, Found};
 
 impl Sessions {
-    /// A name was found: the SELinux context.
+    /// The first step: whose account it is.
+    pub(super) fn prepare(&mut self, tools: &mut Tools, number: u64) {
+        let other = self
+            .all
+            .get(&number)
+            .and_then(|session| session.runs_as.as_deref());
+        let Some(user) = other.map(text) else {
+            return self.find_context(tools, number);
+        };
+        if let Some(found) = tools.names.account(Lane::IN, &user, key(number, About::Account)) {
+            self.account_found(tools, number, found);
+        }
+    }
+
+    /// A name was found: an account, or a SELinux context.
     pub fn named(&mut self, tools: &mut Tools, id: u64, found: Found) {
-        let Some((number, About::Context)) = super::parts(id) else {
+        match (super::parts(id), found) {
+            (Some((number, About::Context)), found) => self.context_found(tools, number, found),
+            (Some((number, About::Account)), Found::User { account }) => {
+                self.account_found(tools, number, Some(account));
+            }
+            (Some((number, About::Account)), Found::Unknown) => self.account_found(tools, number, None),
+            (Some((number, About::Account)), other) => {
+                tracing::error!("the account of a named command is not known: {other:?}");
+                let why =
+                    "the account that the command runs as could not be looked up; the host's log says why";
+                self.refuse(tools, number, SessionRefusal::new(why));
+            }
+            _ => {}
+        }
+    }
+
+    fn account_found(&mut self, tools: &mut Tools, number: u64, account: Option<Account>) {
+        let Some(session) = self.all.get_mut(&number) else {
             return;
         };
+        let State::Pending(pending) = &mut session.state else {
+            return;
+        };
+        let Some(account) = account else {
+            let user = session.runs_as.as_deref().unwrap_or_default();
+            let why = format!("the command runs as {user}, and this node has no such account");
+            return self.refuse(tools, number, SessionRefusal(why));
+        };
+        // What the helper would look at, were it the login's own session.
+        let today = clock::wall().sec.div_euclid(86_400);
+        let may = match pending.grant.must_change_password {
+            true => Err(SessionRefusal::new(
+                "the password has expired: change it in a shell",
+            )),
+            false => confinement::may_enter(&pending.account, true, today),
+        };
+        if let Err(why) = may {
+            return self.refuse(tools, number, why);
+        }
+        session.uid = account.ids.uid;
+        pending.account = account;
+        self.find_context(tools, number);
+    }
+
+    fn find_context(&mut self, tools: &mut Tools, number: u64) {
+        let Some(session) = self.all.get(&number).filter(|_| self.selinux) else {
+            return self.go_on(tools, number);
+        };
+        let user = text(session.runs_as.as_deref().unwrap_or(&session.login));
+        let about = Question::Context { user };
+        tools.names.ask(Lane::IN, about, key(number, About::Context));
+    }
+
+    fn context_found(&mut self, tools: &mut Tools, number: u64, found: Found) {
         let Some(Session {
             state: State::Pending(pending),
             ..
@@ -40,7 +109,7 @@ impl Sessions {
     }
 
     /// xauth first, then the program.
-    pub(super) fn go_on(&mut self, tools: &mut Tools, number: u64) {
+    fn go_on(&mut self, tools: &mut Tools, number: u64) {
         let Some(session) = self.all.get(&number) else {
             return;
         };

@@ -3,11 +3,10 @@
 use super::{EndedSessions, LimitOwner, Session, Sessions, State, TimeLimit, files, lasted, say};
 use crate::monitor::audit::Usage;
 use crate::monitor::audit::{EndOrder, Event, SessionKind};
-use crate::monitor::cgroup;
 use crate::monitor::open_login::OpenLogin;
 use crate::monitor::tools::Tools;
-use fleetgate_launch::End;
 use fleetgate_launch::pam::{PamEvent, PamSession};
+use fleetgate_launch::{End, cgroup};
 use fleetgate_sys::process::{self, Exit, numbers};
 use fleetgate_sys::{Fd, epoll};
 use fleetgate_wire::common::SessionId;
@@ -53,10 +52,21 @@ pub(super) struct RunningSession {
     pub reaped: Option<(End, Usage)>,
 }
 
+/// What a session used, for its audit line.
+pub fn usage(cgroup: Option<&Path>, process: Option<process::Usage>) -> Usage {
+    let used = cgroup::used(cgroup, process);
+    Usage {
+        cpu_micros: used.cpu_micros,
+        memory: used.memory,
+        read: used.read,
+        written: used.written,
+    }
+}
+
 impl EndedSessions {
     /// Called on the session reaper's thread: before the session's cgroup is removed, so what was used in it is still there.
     pub fn tell(&self, number: u64, end: End, cgroup: Option<&Path>) {
-        let usage = cgroup::usage(cgroup, end.usage);
+        let usage = usage(cgroup, end.usage);
         self.list
             .lock()
             .expect("no panic is survived")

@@ -2,6 +2,7 @@
 
 use super::forms::{Size, Span, variables};
 use crate::Invalid;
+use crate::account_name::AccountName;
 use crate::commands::{Argument, Command, CommandLimits};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -43,6 +44,9 @@ pub struct CommandEntry {
     /// Its result counts for so long for all who ask for the same; 0: it runs for each.
     #[serde(default, skip_serializing_if = "is_no_time")]
     pub cache: Span,
+    /// The account that it runs as, in a node's own file; none: the login's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
     /// So much of its output is passed on; 0: all.
     #[serde(default = "usual_output", skip_serializing_if = "is_usual_output")]
     pub output: Size,
@@ -100,6 +104,10 @@ impl CommandEntry {
             .limited(limits)
             .with_environment(environment)?
             .with_secrets(self.secrets.clone())?;
+        let command = match &self.user {
+            None => command,
+            Some(user) => command.run_as(AccountName::parse(user.as_bytes())?),
+        };
         match self.cache.0.is_zero() {
             true => Ok(command),
             false => command.with_cache(self.cache.0),
@@ -165,6 +173,7 @@ impl From<&Command> for CommandEntry {
             environment: command.environment.iter().cloned().collect(),
             secrets: command.secrets.clone(),
             cache: Span(command.cache.unwrap_or_default()),
+            user: command.user.as_ref().map(ToString::to_string),
             output: Size(limits.output.unwrap_or(0)),
         }
     }
@@ -183,6 +192,7 @@ mod tests {
              timeout = 0\noutput = 0\nconcurrency = 3\nsecrets = [\"B\"]\nenvironment = { A = \"1\" }",
             "argv = [\"/bin/x\", \"{}\"]\nargs = [\"a|b*|/*\"]\noutput = \"64K\"",
             "argv = [\"/bin/x\"]\ncache = \"30s\"",
+            "argv = [\"/bin/x\"]\nuser = \"backup\"",
         ] {
             let read: CommandEntry = toml::from_str(text).expect(text);
             let command = read.define().expect(text);
@@ -210,6 +220,7 @@ mod tests {
             ),
             ("argv = [\"x\"]", "absolute path"),
             ("argv = [\"/x\"]\ncache = \"2h\"", "an hour at most"),
+            ("argv = [\"/x\"]\nuser = \"\"", "the user name is empty"),
             ("argv = [\"/x\"]\ncache = \"1s\"\nsecrets = [\"A\"]", "keep one"),
             ("argv = [\"/x\"]\ncache = \"1s\"\noutput = 0", "1M at most"),
             ("argv = [\"/x\"]\ncache = \"1s\"\noutput = \"2M\"", "1M at most"),

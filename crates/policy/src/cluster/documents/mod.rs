@@ -3,6 +3,7 @@
 
 mod command;
 pub(crate) mod forms;
+pub mod listing;
 mod role;
 mod state;
 

@@ -344,6 +344,12 @@ impl RoleDocument {
         }
         let mut defined = Commands::new();
         for (CommandName(command), entry) in self.command {
+            if entry.user.is_some() {
+                return refuse(format!(
+                    "the command {command}: `user` stands in a node's own file only. A role's commands run as the account that \
+                     logs in: put it into `logins`, or the command into node.toml"
+                ));
+            }
             let added = entry.define().and_then(|made| defined.add(&command, made));
             if let Err(why) = added {
                 return refuse(format!("the command {command}: {why}"));

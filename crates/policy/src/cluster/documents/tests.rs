@@ -216,6 +216,11 @@ fn what_is_wrong_in_a_role_file_is_named_with_its_line() {
              nothing: leave `exec` out of `kinds`, or the commands",
         ),
         (
+            "kinds = []\n[role.x.command.load]\nargv = [\"/bin/true\"]\nuser = \"root\"",
+            "r.toml: role x: the command load: `user` stands in a node's own file only. A role's commands run as the account \
+             that logs in: put it into `logins`, or the command into node.toml",
+        ),
+        (
             "kinds = []\n[role.x.command.load]\nargv = [\"uptime\"]",
             "r.toml: role x: the command load: the program \"uptime\" has to be an absolute path without arguments in it",
         ),

@@ -40,26 +40,26 @@ fn usage_is_the_cgroups_and_else_the_processs() {
         written: 4,
     };
     let path = directory.0.as_path();
-    let whole = |cpu, memory, read, written| Usage {
+    let whole = |cpu, memory, read, written| Used {
         cpu_micros: Some(cpu),
         memory: Some(memory),
         read: Some(read),
         written: Some(written),
     };
-    assert_eq!(usage(None, None), Usage::default());
-    assert_eq!(usage(Some(path), Some(process)), whole(1, MUCH, 3, 4));
+    assert_eq!(used(None, None), Used::default());
+    assert_eq!(used(Some(path), Some(process)), whole(1, MUCH, 3, 4));
     let write = |name: &str, text: &str| std::fs::write(path.join(name), text).expect("written");
     write("cpu.stat", "usage_usec 700\nuser_usec 500\nsystem_usec 200\n");
-    assert_eq!(usage(Some(path), Some(process)), whole(700, MUCH, 3, 4));
+    assert_eq!(used(Some(path), Some(process)), whole(700, MUCH, 3, 4));
     write("memory.peak", "4096\n");
     write(
         "io.stat",
         "8:0 rbytes=10 wbytes=20 rios=1\n8:16 rbytes=5 wbytes=1\n",
     );
-    assert_eq!(usage(Some(path), None), whole(700, 4096, 15, 21));
+    assert_eq!(used(Some(path), None), whole(700, 4096, 15, 21));
     write("cpu.stat", "garbage");
     write("memory.peak", "max");
-    assert_eq!(usage(Some(path), Some(process)), whole(1, MUCH, 15, 21));
+    assert_eq!(used(Some(path), Some(process)), whole(1, MUCH, 15, 21));
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn memory_of_a_session_without_a_cgroup_is_not_that_of_its_starter() {
     let large = vec![1_u8; LARGE];
     assert!(large.iter().all(|byte| *byte == 1));
     drop(large);
-    let used = |words: &[&std::ffi::CStr]| {
+    let spent = |words: &[&std::ffi::CStr]| {
         let what = Spawn {
             program: Program::Path(words[0]),
             argv: &Strings::new(words.iter().copied()),
@@ -169,13 +169,13 @@ fn memory_of_a_session_without_a_cgroup_is_not_that_of_its_starter() {
         let ended = process::wait_usage(&child.pidfd, true).expect("ours");
         ended.expect("it ended").1
     };
-    let small = used(&[c"/bin/true"]);
+    let small = spent(&[c"/bin/true"]);
     assert!(
         small.memory >= LARGE as u64,
         "control: the kernel's floor is there"
     );
-    assert_eq!(usage(None, Some(small)).memory, None);
-    let much = used(&[
+    assert_eq!(used(None, Some(small)).memory, None);
+    let much = spent(&[
         c"/bin/dd",
         c"if=/dev/zero",
         c"of=/dev/null",
@@ -184,7 +184,7 @@ fn memory_of_a_session_without_a_cgroup_is_not_that_of_its_starter() {
         c"status=none",
     ]);
     assert!(
-        usage(None, Some(much))
+        used(None, Some(much))
             .memory
             .is_some_and(|bytes| bytes > 256 << 20)
     );
