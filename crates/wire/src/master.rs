@@ -134,7 +134,8 @@ choice! {
         1 => Run { target: Target, order: SessionOrder },
         /// The terminal has another size.
         2 => Window { size: Size },
-        /// The command goes on after [`FromMaster::Suspend`].
+        /// The command's terminal is ready: after [`FromMaster::Suspend`], and after [`FromMaster::Began`] with a terminal, before
+        /// which nothing is read from it or written to it.
         3 => Resume,
         /// Begin nothing more; end with the last session.
         4 => Retire,

@@ -169,7 +169,10 @@ async fn follow(socket: &MessageSocket, first: FromMaster, plan: &Plan) -> Resul
                 if plan.terminal && !terminal {
                     stderr::raw_line("the other side gives no terminal");
                 }
-                raw = terminal.then(Raw::begin).flatten().filter(|_| plan.options.input);
+                if terminal {
+                    raw = Raw::begin().filter(|_| plan.options.input);
+                    let _ = socket.send(&ToMaster::Resume, &[]);
+                }
             }
             FromMaster::Say { words, .. } => say(&words),
             FromMaster::Suspend => {

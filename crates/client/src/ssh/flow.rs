@@ -28,6 +28,8 @@ pub(crate) struct Flow {
     pub(crate) open: bool,
     /// The process whose terminal this is has stopped: what is typed meanwhile is not for the far side.
     pub(crate) paused: bool,
+    /// It does not yet pass every key on: what the far side says meanwhile would be shown by its old modes.
+    pub(crate) held: bool,
     /// The far side sends nothing more; it closed the channel.
     pub(crate) ended: bool,
     pub(crate) closed: bool,
@@ -57,6 +59,7 @@ impl Flow {
             escapes: None,
             open: false,
             paused: false,
+            held: false,
             ended: false,
             closed: false,
             socks: None,
@@ -103,7 +106,7 @@ impl Flow {
         let error = stream == Stream::Stderr;
         let kept = if error { &mut self.err } else { &mut self.out };
         let mut done = 0;
-        while kept.is_empty() && self.greeting.is_empty() && done < bytes.len() {
+        while !self.held && kept.is_empty() && self.greeting.is_empty() && done < bytes.len() {
             match self.local.poll_write(cx, error, &bytes[done..]) {
                 Poll::Ready(Ok(n)) if n > 0 => done += n,
                 Poll::Ready(_) => {
@@ -153,6 +156,9 @@ impl Flow {
 
     fn write_kept(&mut self, cx: &mut Context<'_>, connection: &mut Connection) -> bool {
         let mut moved = false;
+        if self.held {
+            return moved;
+        }
         while !self.greeting.is_empty() && !self.broken {
             match self.local.poll_write(cx, false, &self.greeting) {
                 Poll::Ready(Ok(n)) if n > 0 => {
@@ -275,5 +281,39 @@ impl Flow {
             _ => connection.eof(self.id),
         }
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fleetgate_ssh::settings::Settings;
+    use std::future::poll_fn;
+    use tokio::io::AsyncReadExt;
+
+    #[test]
+    fn a_terminal_that_is_not_ready_is_shown_nothing_and_then_everything_in_order() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.expect("a runtime").block_on(async {
+            let (ours, mut theirs) = tokio::net::UnixStream::pair().expect("sockets");
+            let (mut flow, mut connection) = (
+                Flow::new(ChannelId(0), Local::Unix(ours), "session".into()),
+                Connection::client(Settings::default().into()),
+            );
+            (flow.held, flow.paused) = (true, true);
+            let deliver = |flow: &mut Flow, bytes: &'static [u8]| {
+                let mut cx = Context::from_waker(std::task::Waker::noop());
+                flow.deliver(&mut cx, Stream::Main, bytes)
+            };
+            assert_eq!(deliver(&mut flow, b"first "), 0, "kept, so not yet done with");
+            let turned = poll_fn(|cx| Poll::Ready(flow.turn(cx, &mut connection, &mut None))).await;
+            let mut room = [0; 64];
+            assert!(!turned && theirs.try_read(&mut room).is_err(), "nothing is shown");
+            flow.held = false;
+            assert_eq!(deliver(&mut flow, b"second"), 0, "behind what is kept");
+            assert!(poll_fn(|cx| Poll::Ready(flow.turn(cx, &mut connection, &mut None))).await);
+            theirs.read_exact(&mut room[..12]).await.expect("all of it");
+            assert_eq!(&room[..12], b"first second");
+        });
     }
 }

@@ -170,6 +170,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
             (Some(PendingRequest::Work), true) => {
                 visitor.has_begun = true;
                 let terminal = visitor.terminal;
+                // The command makes its terminal raw, and says so.
+                if let Some(flow) = self.flows.get_mut(&channel.0) {
+                    (flow.paused, flow.held) = (terminal, terminal);
+                }
                 let _ = visitor.guest.socket.send(&FromMaster::Began { terminal }, &[]);
             }
             (Some(PendingRequest::Work), false) => self.visitor_leaves(channel, Some(&FromMaster::Cold)),
@@ -211,7 +215,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
                     }
                     Ok((ToMaster::Resume, _)) => {
                         if let Some(flow) = self.flows.get_mut(number) {
-                            flow.paused = false;
+                            (flow.paused, flow.held) = (false, false);
                         }
                     }
                     // Its process ended, by a signal for one.
