@@ -22,7 +22,7 @@ const LIST_AS_TABLE: &[u8] = b"fleetgate-commands";
 const LIST_AS_JSON: &[u8] = b"fleetgate-commands-json";
 /// For who may run any command line.
 const ANY_COMMAND: &str = "This login may run any command line on this node, and so no named command.\n";
-/// The longest list.
+/// The longest list: what a pipe holds.
 const MAX_LIST: usize = 1 << 20;
 /// The longest `xauth` protocol and cookie.
 const MAX_XAUTH: usize = 1024;
@@ -93,7 +93,7 @@ pub fn choose_program(grant: &Grant, start: &Start, now: Duration) -> Result<Pro
 }
 
 /// What a client is told who asks which named commands he may run; none: he asks for something else, or it is decided as any
-/// program is. At most what a pipe holds; a longer list is cut at a line's end.
+/// program is.
 pub fn command_list(grant: &Grant, start: &Start) -> Option<String> {
     let front::Program::Subsystem { name } = &start.program else {
         return None;
@@ -112,11 +112,25 @@ pub fn command_list(grant: &Grant, start: &Start) -> Option<String> {
         None if name == LIST_AS_JSON => String::new(),
         None => ANY_COMMAND.to_owned(),
     };
-    if text.len() > MAX_LIST {
-        let end = text.as_bytes()[..MAX_LIST].iter().rposition(|b| *b == b'\n');
-        text.truncate(end.map_or(0, |end| end + 1));
-    }
+    shorten(&mut text, MAX_LIST, name == LIST_AS_JSON);
     Some(text)
+}
+
+/// Cuts a list at a line's end where it is longer than may be, and says in its last line how many lines that left out.
+fn shorten(list: &mut String, most: usize, is_json: bool) {
+    /// Room for that line.
+    const LAST_LINE: usize = 64;
+    if list.len() <= most {
+        return;
+    }
+    let kept = &list.as_bytes()[..most.saturating_sub(LAST_LINE)];
+    let end = kept.iter().rposition(|b| *b == b'\n').map_or(0, |end| end + 1);
+    let left_out = list.as_bytes()[end..].iter().filter(|b| **b == b'\n').count();
+    list.truncate(end);
+    *list += &match is_json {
+        true => format!("{{\"left_out\":{left_out}}}\n"),
+        false => format!("{left_out} more are left out: the list is too long.\n"),
+    };
 }
 
 /// The kinds that are worth asking for, for the front to refuse the others early.

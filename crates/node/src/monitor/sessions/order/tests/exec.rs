@@ -284,6 +284,26 @@ fn a_client_reads_which_commands_it_may_run() {
 }
 
 #[test]
+fn a_list_that_is_too_long_says_how_much_is_left_out() {
+    let lines = "0123456789\n".repeat(100);
+    for (most, is_json, last) in [
+        (lines.len(), false, "0123456789"),
+        (
+            lines.len() - 1,
+            false,
+            "6 more are left out: the list is too long.",
+        ),
+        (lines.len() - 1, true, "{\"left_out\":6}"),
+        (64, true, "{\"left_out\":100}"),
+    ] {
+        let mut list = lines.clone();
+        shorten(&mut list, most, is_json);
+        assert!(list.len() <= most && list.ends_with('\n'), "{most}");
+        assert_eq!(list.lines().last(), Some(last), "{most}");
+    }
+}
+
+#[test]
 fn pams_variables_stand_between_the_keys_and_the_configurations() {
     let variable = |name: &str, value: &str| Variable {
         name: CString::new(name).expect("a name"),
