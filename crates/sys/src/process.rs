@@ -98,13 +98,18 @@ impl Usage {
 
 /// Waits for the child behind `pidfd` and reaps it; with `block` false, `None` when it still runs.
 pub fn wait(pidfd: &Fd, block: bool) -> Result<Option<Exit>> {
-    wait_id(pidfd, block, core::ptr::null_mut())
+    wait_id(pidfd, block, 0, core::ptr::null_mut())
+}
+
+/// How the child behind `pidfd` ended, left for whoever waits for it; `None` when it still runs.
+pub fn ended(pidfd: &Fd) -> Result<Option<Exit>> {
+    wait_id(pidfd, false, libc::WNOWAIT, core::ptr::null_mut())
 }
 
 /// The same, and what the child used.
 pub fn wait_usage(pidfd: &Fd, block: bool) -> Result<Option<(Exit, Usage)>> {
     let mut usage: Rusage = [0; 18];
-    let exit = wait_id(pidfd, block, &raw mut usage)?;
+    let exit = wait_id(pidfd, block, 0, &raw mut usage)?;
     Ok(exit.map(|exit| (exit, Usage::of(&usage))))
 }
 
@@ -117,11 +122,11 @@ pub fn high_water() -> Result<u64> {
     Ok(Usage::of(&usage).memory)
 }
 
-fn wait_id(pidfd: &Fd, block: bool, usage: *mut Rusage) -> Result<Option<Exit>> {
+fn wait_id(pidfd: &Fd, block: bool, more: i32, usage: *mut Rusage) -> Result<Option<Exit>> {
     const P_PIDFD: u32 = 3;
     // The kernel's siginfo for SIGCHLD, padded to its full 128 bytes: signo, errno, code, pad, pid, uid, status.
     let mut info = [0i32; 32];
-    let options = libc::WEXITED | libc::__WALL | if block { 0 } else { libc::WNOHANG };
+    let options = more | libc::WEXITED | libc::__WALL | if block { 0 } else { libc::WNOHANG };
     loop {
         // SAFETY: the kernel writes one siginfo of 128 bytes, and one rusage of 144 where there is room for it.
         match unsafe {

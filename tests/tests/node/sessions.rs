@@ -202,6 +202,25 @@ fn what_the_grant_does_not_allow_is_not_begun() {
 }
 
 #[test]
+fn a_session_whose_end_is_told_leaves_its_place_at_once() {
+    needs_root!("sessions of another user");
+    let mut config = Config::default();
+    config.limits.sessions = 1;
+    let mut desk = Desk::with(config, Permits::all());
+    // The end is told before the session is closed, so its ticket and its place have to be free by then.
+    for code in 0..20 {
+        let (ticket, _fds) = desk.started(command(&format!("exit {code}")));
+        assert_eq!(desk.ended(ticket), ProcessEnd { status: code, ..GOOD });
+    }
+    let log = desk.close();
+    let ends: Vec<i64> = log.iter().filter_map(|v| v["code"].as_i64()).collect();
+    assert_eq!(ends, (0..20).collect::<Vec<_>>());
+    let told = names(&log);
+    assert_eq!(told.iter().filter(|n| **n == "session_started").count(), 20);
+    assert_eq!(told.iter().filter(|n| **n == "session_ended").count(), 20);
+}
+
+#[test]
 fn a_changed_shell_counts_at_the_next_session() {
     needs_root!("sessions of another user");
     let mut desk = Desk::new();

@@ -200,6 +200,7 @@ impl Sessions {
             runs_as,
             cgroup: None,
             unheard: false,
+            end_is_told: false,
             hung_up: false,
             doomed: false,
             leaves_nothing: false,

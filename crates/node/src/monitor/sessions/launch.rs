@@ -310,6 +310,13 @@ impl Sessions {
             tracing::error!("a PAM session cannot be listened to: {e}");
         }
         let signals = running.pidfd.duplicate(3).ok();
+        if let Some(pidfd) = signals
+            .as_ref()
+            .filter(|_| Sessions::ends_early(session, pending.pam))
+        {
+            // Without it the end is told when the session is closed.
+            let _ = tools.wakes.watch(pidfd, READ, key(number, About::Exited));
+        }
         session.state = State::Running(Box::new(running::RunningSession {
             since: std::time::Instant::now(),
             pid: running.pid,

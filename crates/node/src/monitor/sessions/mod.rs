@@ -96,6 +96,8 @@ enum About {
     Output = 8,
     /// The account that it runs as.
     Account = 9,
+    /// Its process ended.
+    Exited = 10,
 }
 
 const ABOUT_BITS: u32 = 4;
@@ -108,7 +110,7 @@ fn key(number: u64, about: About) -> Key {
 
 /// Number and matter of a key's id; none: the bell.
 fn parts(id: u64) -> Option<(u64, About)> {
-    const ALL: [About; 10] = [
+    const ALL: [About; 11] = [
         About::Launch,
         About::Files,
         About::Pam,
@@ -119,6 +121,7 @@ fn parts(id: u64) -> Option<(u64, About)> {
         About::TimeUp,
         About::Output,
         About::Account,
+        About::Exited,
     ];
     let about = ALL.get((id & ((1 << ABOUT_BITS) - 1)) as usize)?;
     (id != BELL.id).then_some((id >> ABOUT_BITS, *about))
@@ -149,6 +152,8 @@ struct Session {
     cgroup: Option<PathBuf>,
     /// Its connection is gone, or its channel: nobody is told of it any more.
     unheard: bool,
+    /// The front was told of its end, so its client has it no more: what is left is to close it here.
+    end_is_told: bool,
     hung_up: bool,
     /// Nothing of it is to stay when its program has ended or its channel has closed: the client asked for that.
     leaves_nothing: bool,
@@ -255,6 +260,7 @@ impl Sessions {
             Some((number, About::XauthLate)) => self.xauth_late(number),
             Some((number, About::TimeUp)) => self.lasted_too_long(tools, number),
             Some((number, About::Output)) => self.hear_output(number),
+            Some((number, About::Exited)) => self.exited(tools, number),
             Some(_) => {}
         }
     }
@@ -336,12 +342,19 @@ impl Sessions {
         if matches!(session.state, State::Pending(_)) {
             self.no_longer_beginning(session.connection);
         }
-        self.by_ticket.remove(&(session.connection, session.ticket));
-        if let Some(count) = self.by_connection.get_mut(&session.connection) {
-            *count -= 1;
+        if !session.end_is_told {
+            self.no_longer_of(session.connection, session.ticket);
         }
         self.forget_run(number, &session);
         Some(session)
+    }
+
+    /// The client has one session less.
+    fn no_longer_of(&mut self, connection: ConnectionNumber, ticket: Ticket) {
+        self.by_ticket.remove(&(connection, ticket));
+        if let Some(count) = self.by_connection.get_mut(&connection) {
+            *count -= 1;
+        }
     }
 }
 

@@ -198,13 +198,49 @@ impl Sessions {
             }
         }
         if let Some(exit) = told {
-            let word = session.ended(Some(exit));
-            tools.to_fronts.say(session.connection, word, Vec::new());
-            session.unheard = true;
+            self.tell_end(tools, number, exit);
         }
         if !waits {
             self.over(tools, number);
         }
+    }
+
+    /// Its process ended. The session reaper closes it and says what it used, on its own thread: its client need not wait
+    /// for that, 100 us of a command's 1.5 ms.
+    pub(super) fn exited(&mut self, tools: &mut Tools, number: u64) {
+        let Some(session) = self.all.get_mut(&number) else {
+            return;
+        };
+        let State::Running(running) = &mut session.state else {
+            return;
+        };
+        let Some(pidfd) = &running.pidfd else { return };
+        tools.wakes.forget(pidfd);
+        // Who was killed may have been so by somebody's order, which is told with the end.
+        if let Ok(Some(exit @ Exit::Code(_))) = process::ended(pidfd)
+            && !session.unheard
+            && !session.leaves_nothing
+        {
+            running.exit = Some(exit);
+            session.end_is_told = true;
+            let (connection, ticket) = (session.connection, session.ticket);
+            self.tell_end(tools, number, exit);
+            self.no_longer_of(connection, ticket);
+        }
+    }
+
+    /// Whether a session's end can be told before it is closed here: nothing else has a last word about it.
+    pub(super) fn ends_early(session: &Session, in_pam: bool) -> bool {
+        !in_pam && session.shared.is_none() && session.kind != SessionKind::Sftp
+    }
+
+    fn tell_end(&mut self, tools: &mut Tools, number: u64, exit: Exit) {
+        let Some(session) = self.all.get_mut(&number) else {
+            return;
+        };
+        let word = session.ended(Some(exit));
+        say(tools, session, word, Vec::new());
+        session.unheard = true;
     }
 
     /// The file server has told what was done.
@@ -259,6 +295,9 @@ impl Sessions {
         let State::Running(running) = &session.state else {
             return;
         };
+        if let Some(pidfd) = running.pidfd.as_ref().filter(|_| !session.end_is_told) {
+            tools.wakes.forget(pidfd);
+        }
         let usage = running.reaped.map(|(_, usage)| usage).unwrap_or_default();
         let connection = session.connection;
         let word = session.ended(running.exit);
