@@ -209,7 +209,7 @@ impl Desk {
     /// Closes everything; what the audit log says.
     pub fn close(mut self) -> Vec<Value> {
         self.networks.connection_ended(CONNECTION);
-        self.sessions.connection_ended(CONNECTION);
+        self.sessions.connection_ended(CONNECTION, &self.granted.members);
         self.until(|desk| desk.sessions.count() == 0);
         let writing = self.writing.take();
         let directory = self.directory.clone();
@@ -283,6 +283,7 @@ pub fn granted(account: &Account, permits: Permits) -> OpenLogin {
         base: Permits::all(),
         pam: None,
         denials: 0,
+        forwards: Default::default(),
     }
 }
 

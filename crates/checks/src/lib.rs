@@ -114,13 +114,17 @@ pub fn once(home: &Home, options: &ServeOptions, report: Report<'_>) -> Result<b
     let work = async {
         let mut server = Server::new(home, options, report)?;
         let found = list::ask(home.clone(), server.selectors()).await?;
-        if let Some((selector, _)) = found.iter().find(|(_, nodes)| nodes.is_empty()) {
+        let is_matched = found.iter().all(|(_, nodes)| !nodes.is_empty());
+        // The other services are checked all the same, and who matches nothing is told of.
+        if let Some((selector, _)) = found.iter().next()
+            && found.iter().all(|(_, nodes)| nodes.is_empty())
+        {
             return Err(ClientError::NothingMatches(selector.clone()));
         }
         server.listed(Ok(found));
         let is_whole = server.each_once().await;
         server.last_words().await;
-        Ok(is_whole && server.is_all_ok && server.out.unread() == 0 && !server.out.is_gone)
+        Ok(is_whole && is_matched && server.is_all_ok && server.out.unread() == 0 && !server.out.is_gone)
     };
     connect::run(async { LocalSet::new().run_until(work).await })
 }

@@ -9,7 +9,8 @@ use fleetgate_client::profile::Home;
 use fleetgate_policy::Invalid;
 use fleetgate_sys::{net, process};
 use ring::digest::{SHA256, digest};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -20,12 +21,13 @@ use std::rc::Rc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, UnixListener};
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet, yield_now};
 use tokio::time::{sleep, timeout};
 
 /// The usual socket, in the login's directory beside the master's.
 const SOCKET: &str = "mux/checks";
-/// Readers of one listener at a time; others wait.
+/// Readers of one listener at a time. For another one the oldest gives way that has not shown yet that it may read; where all
+/// have, it waits.
 const MAX_READERS: usize = 32;
 /// A reader has so long for its request, and so long for the whole page.
 const REQUEST_TIME: Duration = Duration::from_secs(2);
@@ -123,6 +125,12 @@ pub(super) enum Listener {
     Loopback(TcpListener, Token),
 }
 
+/// Who is served.
+struct Reader {
+    task: AbortHandle,
+    may_read: Rc<Cell<bool>>,
+}
+
 /// A unix socket, removed with its owner.
 pub(super) struct OwnSocket {
     listener: UnixListener,
@@ -163,23 +171,40 @@ impl Listener {
 
     /// Serves the page for ever.
     pub(super) async fn serve(self, results: Rc<RefCell<Results>>) {
-        let mut readers = JoinSet::new();
+        let mut tasks = JoinSet::new();
+        let mut readers: VecDeque<Reader> = VecDeque::new();
         loop {
-            while readers.len() >= MAX_READERS {
-                readers.join_next().await;
+            // A new one has its turn before others are let in, so that a request which is there already is read.
+            yield_now().await;
+            while tasks.try_join_next().is_some() {}
+            readers.retain(|reader| !reader.task.is_finished());
+            if readers.len() >= MAX_READERS {
+                match readers.iter().position(|reader| !reader.may_read.get()) {
+                    Some(oldest) => readers
+                        .remove(oldest)
+                        .into_iter()
+                        .for_each(|reader| reader.task.abort()),
+                    None => drop(tasks.join_next().await),
+                }
+                continue;
             }
-            while readers.try_join_next().is_some() {}
             let results = results.clone();
+            let may_read = Rc::new(Cell::new(false));
+            let mut let_in = |task: AbortHandle| {
+                let may_read = may_read.clone();
+                readers.push_back(Reader { task, may_read });
+            };
             let accepted = match &self {
                 Listener::Unix(socket) => socket.listener.accept().await.map(|(stream, _)| {
                     let peer = stream.peer_cred().map(|peer| peer.uid());
                     // The socket's mode says the same.
                     if peer.is_ok_and(|user| user == 0 || user == process::effective_uid()) {
-                        readers.spawn_local(answer(stream, None, results));
+                        let_in(tasks.spawn_local(answer(stream, None, results, may_read.clone())));
                     }
                 }),
                 Listener::Loopback(listener, token) => listener.accept().await.map(|(stream, _)| {
-                    readers.spawn_local(answer(stream, Some(token.clone()), results));
+                    let token = Some(token.clone());
+                    let_in(tasks.spawn_local(answer(stream, token, results, may_read.clone())));
                 }),
             };
             if accepted.is_err() {
@@ -247,12 +272,14 @@ async fn answer(
     mut reader: impl AsyncRead + AsyncWrite + Unpin,
     token: Option<Token>,
     results: Rc<RefCell<Results>>,
+    may_read: Rc<Cell<bool>>,
 ) {
     let Ok(Some(request)) = timeout(REQUEST_TIME, receive(&mut reader)).await else {
         return;
     };
     let request = Request::parse(&request);
     let may = token.is_none_or(|token| request.token.is_some_and(|shown| token.is(shown)));
+    may_read.set(may);
     let answer = match may {
         true => request.answer(|| results.borrow_mut().page().to_string()),
         false => unauthorized(),
@@ -391,14 +418,15 @@ mod tests {
                 );
                 assert_eq!(answer.is_empty(), status.is_empty(), "{answer}");
             }
-            // Readers that say nothing hold up nobody for longer than their time.
+            // Readers that say nothing hold up nobody.
             let mut silent = Vec::new();
-            for _ in 0..2 * MAX_READERS {
+            for _ in 0..4 * MAX_READERS {
                 silent.push(TcpStream::connect(address).await.expect("connected"));
             }
             let request = b"GET /metrics HTTP/1.1\r\nAuthorization: Bearer 0123456789abcdef0123\r\n\r\n";
             let stream = TcpStream::connect(address).await.expect("connected");
-            assert!(asked(stream, request).await.starts_with("HTTP/1.1 200 "));
+            let answer = timeout(REQUEST_TIME / 2, asked(stream, request)).await;
+            assert!(answer.is_ok_and(|answer| answer.starts_with("HTTP/1.1 200 ")));
         })
         .await;
     }

@@ -18,7 +18,7 @@ use fleetgate_wire::master::FromMaster;
 use fleetgate_wire::pam::wipe;
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
@@ -203,11 +203,12 @@ fn read(from: &mut Receiver, keep: impl FnOnce(&[u8])) -> bool {
     }
 }
 
-/// Takes all that is there. As much as a pipe holds is enough: a process that goes on writing ends nothing here.
+/// Takes all that is there. As much as a pipe holds is enough: a process that goes on writing ends nothing here. The runtime is
+/// not asked: it may not have heard yet of bytes that came with the word of their end.
 fn drain(from: &mut Receiver, mut keep: impl FnMut(&[u8])) {
     let mut room = [0; 8192];
     for _ in 0..MAX_OUTPUT / room.len() + 1 {
-        match from.try_read(&mut room) {
+        match file::read(from.as_fd().as_raw_fd(), &mut room) {
             Ok(len @ 1..) => keep(&room[..len]),
             _ => return,
         }
@@ -268,4 +269,19 @@ pub(super) fn now() -> u64 {
 
 fn of_errno(errno: fleetgate_sys::Errno) -> io::Error {
     io::Error::from_raw_os_error(errno.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_came_with_the_word_of_the_end_is_not_lost() {
+        let (mut said, its) = receiver().expect("a pipe");
+        // The runtime has not looked at the pipe since.
+        file::write(its.raw(), b"OK: all is well\n").expect("room");
+        let mut output = Vec::new();
+        drain(&mut said, |bytes| output.extend_from_slice(bytes));
+        assert_eq!(output, b"OK: all is well\n");
+    }
 }

@@ -50,15 +50,16 @@ pub fn run(given: &Arguments) -> Outcome {
             ClientError::Usage("`--public` wants a port that others can reach, not 0".to_owned()).into(),
         );
     }
+    let public = given
+        .value("public")
+        .map_or_else(|| cluster::public(listen), str::to_owned);
     let machine = Machine {
         given,
         state: cluster::state(given)?,
         path,
         cluster: name_or_machine(given, "name")?,
-        node: name_or_machine(given, "node-name")?,
-        public: given
-            .value("public")
-            .map_or_else(|| cluster::public(listen), str::to_owned),
+        node: node_name(given, &public)?,
+        public,
         listen,
     };
     machine.write(async |auth, clock| {
@@ -135,7 +136,7 @@ pub fn again(given: &Arguments, restored: &Restored) -> Outcome {
         state: cluster::state(given)?,
         path: cluster::configuration(given)?,
         cluster: restored.cluster.clone(),
-        node: name_or_machine(given, "node-name")?,
+        node: node_name(given, public)?,
         public: public.clone(),
         listen: cluster::listen(given, port.unwrap_or(cluster::PORT)),
     };
@@ -278,6 +279,22 @@ fn name_or_machine(given: &Arguments, flag: &str) -> Result<Name, ClientError> {
         .value(flag)
         .map_or_else(cluster::machine_name, str::to_owned);
     Name::parse(&text).map_err(|e| ClientError::Usage(format!("`--{flag}`: {e}")))
+}
+
+/// What this machine is called as a node: its name, unless users find the proxy by it, since a name means one thing.
+fn node_name(given: &Arguments, public: &str) -> Result<Name, ClientError> {
+    let name = name_or_machine(given, "node-name")?;
+    let host = public.rsplit_once(':').map_or(public, |(host, _)| host);
+    if host != name.as_str() || given.has("no-node") {
+        return Ok(name);
+    }
+    let name = match given.value("node-name") {
+        None => Name::parse(&format!("{name}-node")).map_err(|e| e.to_string()),
+        Some(_) => Err(format!(
+            "users find the proxy by the name {name} (`--public {public}`): give the node another one"
+        )),
+    };
+    name.map_err(|why| ClientError::Usage(format!("`--node-name`: {why}")))
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ use fleetgate_node::monitor;
 use fleetgate_proto::v1::JoinReply;
 use serde_json::json;
 use std::fs::DirBuilder;
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
@@ -22,8 +23,22 @@ use std::path::Path;
 /// Joins; a machine that has joined says so.
 pub fn run(given: &Arguments) -> Outcome {
     let state = cluster::state(given)?;
-    let known =
-        Identity::load(&state)?.filter(|_| !given.has("again") && !state::is_removed(&state, time::now()));
+    let path = cluster::configuration(given)?;
+    let own = match path.exists() {
+        true => None,
+        false => Some(cluster::node_section(&state, given.pairs("label"))),
+    };
+    let config = match &own {
+        Some(text) => Config::parse(&path, text)?,
+        None => Config::load(&path)?,
+    };
+    // Where a machine keeps what it is as a node: its configuration may say so.
+    let state_place = match &own {
+        Some(_) => state.as_path(),
+        None => &config.state_directory,
+    };
+    let known = Identity::load(state_place)?
+        .filter(|_| !given.has("again") && !state::is_removed(state_place, time::now()));
     if let Some(known) = known {
         if let Some(flag) = ["auth", "public", "listen"]
             .into_iter()
@@ -67,15 +82,6 @@ pub fn run(given: &Arguments) -> Outcome {
         }
     };
     let token = join::token(&text)?;
-    let path = cluster::configuration(given)?;
-    let own = match path.exists() {
-        true => None,
-        false => Some(cluster::node_section(&state, given.pairs("label"))),
-    };
-    let config = match &own {
-        Some(text) => Config::parse(&path, text)?,
-        None => Config::load(&path)?,
-    };
     let machine = Machine {
         name: given
             .value("name")
@@ -85,10 +91,6 @@ pub fn run(given: &Arguments) -> Outcome {
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
     // A token is good once, so a place that cannot be written is found out before the token is shown.
-    let state_place = match &own {
-        Some(_) => state.as_path(),
-        None => &config.state_directory,
-    };
     check_writable(state_place, 0o700)?;
     // Everybody reads the configuration, as `init` has it.
     if let Some(parent) = path
@@ -123,14 +125,10 @@ pub fn run(given: &Arguments) -> Outcome {
             section
         }
         _ => {
-            let state = match &own {
-                Some(_) => &state,
-                None => &config.state_directory,
-            };
             let mut proxies = vec![proxy.to_owned()];
             proxies.extend(joined.state.proxies.iter().filter(|p| *p != proxy).cloned());
             let log = monitor::audit_log(&config, !cluster::is_root());
-            keep_node(state, &log, proxies, &joined.tls_key, reply)?;
+            keep_node(state_place, &log, proxies, &joined.tls_key, reply)?;
             own.clone().unwrap_or_default()
         }
     };
@@ -173,6 +171,9 @@ pub fn run(given: &Arguments) -> Outcome {
     )
 }
 
+/// As much as a machine writes when it joins: keys, certificates, the cluster's state.
+const ROOM: usize = 1 << 20;
+
 /// Makes the directory, where it is missing, and tries a file in it.
 fn check_writable(place: &Path, mode: u32) -> Result<(), ClientError> {
     let probe = place.join(".fleetgate-join");
@@ -182,13 +183,20 @@ fn check_writable(place: &Path, mode: u32) -> Result<(), ClientError> {
     };
     let tried = made
         .map_err(ClientError::file(place))
-        .and_then(|()| files::write(&probe, 0o600, b""))
+        .and_then(|()| files::write(&probe, 0o600, &vec![0; ROOM]))
         .and_then(|()| files::remove(&probe));
+    if tried.is_err() {
+        let _ = files::remove(&probe);
+    }
     tried.map_err(|e| match e {
-        ClientError::File(_, e) => ClientError::Broken(
-            place.to_owned(),
-            format!("{e}; the token was not used. Join as root, or give --state DIR of your own"),
-        ),
+        ClientError::File(_, e) => {
+            let remedy = match e.kind() {
+                ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "Make room for 1 MB",
+                _ => "Join as root",
+            };
+            let why = format!("{e}; the token was not used. {remedy}, or give --state DIR of your own");
+            ClientError::Broken(place.to_owned(), why)
+        }
         e => e,
     })
 }

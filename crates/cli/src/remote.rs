@@ -70,7 +70,7 @@ fn system(program: &'static str, given: &Arguments) -> Outcome {
     // What the user's own ssh_config says of other hosts is not meant for nodes. In a file, because an account that is
     // named as ACCOUNT@NODE has to come before it.
     let text = config::ssh_config(&home, &profile, &this_program()?, &["*"]);
-    let config = home.file("ssh_config");
+    let config = home.file("scp_config");
     files::write(
         &config,
         0o600,
@@ -91,6 +91,12 @@ pub fn config_ssh(given: &Arguments) -> Outcome {
     let home = Home::find(given.value("home"))?;
     let profile = home.profile()?;
     let hosts: Vec<&str> = given.values("host").collect();
+    if let Some(bad) = hosts.iter().find(|host| !config::is_host_pattern(host)) {
+        return Err(ClientError::Usage(format!(
+            "--host {bad:?} is no pattern of host names: letters, digits and ._:-*?! without blanks"
+        ))
+        .into());
+    }
     let text = config::ssh_config(&home, &profile, &this_program()?, &hosts);
     // Where ControlPath points, ssh makes no directory.
     files::private_directory(&home.file("mux"))?;

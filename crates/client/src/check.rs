@@ -4,19 +4,23 @@
 use crate::ssh::options::{LogLevel, Options, Tty};
 use crate::ssh::{SshError, Work};
 use crate::ssh::{run_options, run_to_end};
+use crate::stderr;
 use fleetgate_check::options::Options as CheckOptions;
 pub use fleetgate_check::secret::{Secret, Values};
 use fleetgate_check::verdict::{MAX_ERRORS, Verdict};
 use fleetgate_check::{Begun, begin, late};
+use fleetgate_policy::text::printable_lines;
 use fleetgate_sys::{Fd, file};
 use std::ffi::OsString;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::time::timeout;
 
+/// The longest list of commands that is shown; a node says none that is longer.
+const MAX_LIST: usize = 2 << 20;
 /// How long the last words of a check may take to come through.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
@@ -51,12 +55,27 @@ pub fn list(
         input: false,
         ..Options::default()
     };
-    run_to_end(&options, None)
+    // The node's words are shown on a terminal: they are to be text alone.
+    let mut listed = match Taken::stdout(MAX_LIST) {
+        Ok(listed) => listed,
+        Err(e) => {
+            let error = SshError::Local(format!("this machine: {e}"));
+            stderr::line(&error);
+            return error.code();
+        }
+    };
+    let code = run_to_end(&options, None);
+    let list = listed.give_back();
+    let shown = printable_lines(&String::from_utf8_lossy(&list));
+    // Nobody reads it: that is no failure of the list's.
+    let _ = io::stdout().write_all(shown.as_bytes());
+    code
 }
 
 fn cold(options: &CheckOptions) -> Verdict {
     let local = |e: io::Error| Verdict::unknown(format!("this machine: {e}"));
-    let mut complaints = match Complaints::take() {
+    // What is said on standard error explains a failure to the monitoring, which reads standard output alone.
+    let mut complaints = match Taken::stderr(MAX_ERRORS) {
         Ok(complaints) => complaints,
         Err(e) => return local(e),
     };
@@ -107,21 +126,28 @@ fn ssh_options(options: &CheckOptions, secrets: &Values) -> Options {
     }
 }
 
-/// Standard error, for as long as the check runs: what is said there explains a failure to the monitoring, which reads standard
-/// output alone.
-struct Complaints {
-    /// Standard error as it was.
+/// Standard output or standard error, taken for a while: what is said there is kept, up to a bound.
+struct Taken {
+    descriptor: i32,
+    /// The descriptor as it was.
     before: Option<OwnedFd>,
     said: Arc<Mutex<Vec<u8>>>,
     over: std::sync::mpsc::Receiver<()>,
 }
 
-impl Complaints {
-    fn take() -> io::Result<Complaints> {
+impl Taken {
+    fn stdout(bound: usize) -> io::Result<Taken> {
+        Taken::take(1, io::stdout().as_fd().try_clone_to_owned()?, bound)
+    }
+
+    fn stderr(bound: usize) -> io::Result<Taken> {
+        Taken::take(2, io::stderr().as_fd().try_clone_to_owned()?, bound)
+    }
+
+    fn take(descriptor: i32, before: OwnedFd, bound: usize) -> io::Result<Taken> {
         let errno = |e: fleetgate_sys::Errno| io::Error::from_raw_os_error(e.0);
-        let before = io::stderr().as_fd().try_clone_to_owned()?;
         let (reader, writer) = file::pipe().map_err(errno)?;
-        writer.place_at(2, false).map_err(errno)?;
+        writer.place_at(descriptor, false).map_err(errno)?;
         let said = Arc::<Mutex<Vec<u8>>>::default();
         let (ended, over) = std::sync::mpsc::channel();
         let shared = said.clone();
@@ -130,23 +156,24 @@ impl Complaints {
             let mut room = [0; 4096];
             while let Ok(len @ 1..) = reader.read(&mut room) {
                 if let Ok(mut said) = shared.lock() {
-                    let left = MAX_ERRORS.saturating_sub(said.len());
+                    let left = bound.saturating_sub(said.len());
                     said.extend_from_slice(&room[..len.min(left)]);
                 }
             }
             let _ = ended.send(());
         });
-        Ok(Complaints {
+        Ok(Taken {
+            descriptor,
             before: Some(before),
             said,
             over,
         })
     }
 
-    /// Standard error is what it was, and what was said is here.
+    /// The descriptor is what it was, and what was said is here.
     fn give_back(&mut self) -> Vec<u8> {
         if let Some(before) = self.before.take() {
-            let _ = Fd::from(before).place_at(2, false);
+            let _ = Fd::from(before).place_at(self.descriptor, false);
         }
         // A process that still has the pipe is not waited for.
         let _ = self.over.recv_timeout(LAST_WORDS);

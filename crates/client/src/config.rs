@@ -43,6 +43,13 @@ pub fn ssh_config(home: &Home, profile: &Profile, fleetgate: &Path, hosts: &[&st
     )
 }
 
+/// Whether ssh takes this as one pattern behind `Host`, and as nothing else.
+#[must_use]
+pub fn is_host_pattern(text: &str) -> bool {
+    let may = |c: char| c.is_ascii_alphanumeric() || "._:-*?!%".contains(c);
+    !text.is_empty() && text.chars().all(may)
+}
+
 /// The node that ssh's host name means: the cluster's name behind it is left out.
 #[must_use]
 pub fn node<'a>(host: &'a str, cluster: &str) -> &'a str {
@@ -64,6 +71,16 @@ fn shell_quoted(word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_would_end_ssh_s_line_is_no_pattern() {
+        for good in ["web*", "*.demo", "!db1", "fe80::1%eth0"] {
+            assert!(is_host_pattern(good), "{good}");
+        }
+        for bad in ["", "web* bad\"x", "a b", "a\nMatch all", "a#b"] {
+            assert!(!is_host_pattern(bad), "{bad}");
+        }
+    }
 
     #[test]
     fn ssh_is_told_all_of_it() {

@@ -19,7 +19,7 @@ use zeroize::Zeroizing;
 /// | `last.json` | after a logout: the [`Profile`] of that login, so that the next one knows proxy and user |
 /// | `known_hosts` | the cluster's host authorities, as ssh reads them |
 /// | `ssh_config` | from `fleetgate config ssh --write` |
-/// | `ssh_config` | what `fleetgate scp` and `sftp` tell OpenSSH's programs |
+/// | `scp_config` | what `fleetgate scp` and `sftp` tell OpenSSH's programs |
 /// | `device`, `device.pub`, `device.json` | this machine's own key, if it is enrolled |
 /// | `mux/` | sockets of ssh's ControlMaster, and of whoever holds the connection to the proxy |
 #[derive(Clone, Debug)]
@@ -214,6 +214,7 @@ impl Home {
             "tls.crt",
             "known_hosts",
             "ssh_config",
+            "scp_config",
         ] {
             files::remove(&self.file(name))?;
         }

@@ -46,9 +46,10 @@ pub struct Config {
     /// (/etc/ssh/ssh_host_*_key), or new ones in the state directory.
     pub host_keys: Vec<PathBuf>,
     /// Where the node keeps what it makes: host keys, if it had to make them.
-    #[serde(deserialize_with = "types::not_empty")]
+    #[serde(deserialize_with = "types::from_root")]
     pub state_directory: PathBuf,
     /// Where notes of running sessions are.
+    #[serde(deserialize_with = "types::from_root")]
     pub runtime_directory: PathBuf,
     /// The system user that lobby and fronts run as.
     pub user: String,
@@ -171,6 +172,7 @@ pub struct Config {
     #[serde(deserialize_with = "strangers")]
     pub strangers: Strangers,
     /// Where audit events go; `-`: standard output.
+    #[serde(deserialize_with = "types::from_root")]
     pub audit_log: PathBuf,
     /// Where metrics are served; loopback only. Absent: nowhere.
     pub metrics: Option<SocketAddr>,
@@ -206,6 +208,7 @@ struct Sections {
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
     /// A connection has so long to log in.
+    #[serde(deserialize_with = "types::a_second_or_more")]
     pub login_grace: Duration,
     /// Connections that are not logged in, altogether.
     #[serde(deserialize_with = "types::one_or_more")]

@@ -72,6 +72,16 @@ fn an_error_names_its_line_and_what_was_expected() {
         ("force_command = \"\"", "node.toml:1:17: ", "is empty"),
         ("state_directory = \"\"", "node.toml:1:19: ", "is empty"),
         (
+            "audit_log = \"audit.jsonl\"",
+            "node.toml:1:13: ",
+            "\"audit.jsonl\" is no path from / on",
+        ),
+        (
+            "[limits]\nlogin_grace = \"0s\"",
+            "node.toml:2:15: ",
+            "less than a second would let nobody log in",
+        ),
+        (
             "accept_env = [\"LANG\", \"A B\"]",
             "node.toml:1:14: ",
             "\"A B\" is no pattern of names",

@@ -3,6 +3,7 @@
 use fleetgate_policy::cluster::{Size, is_variable};
 use serde::Deserialize;
 use std::fmt;
+use std::path::PathBuf;
 
 /// A time: `"90s"`, `"10m"`, `"1h"`, `"500ms"`, or seconds as a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -177,6 +178,27 @@ pub(super) fn not_empty<'de, T: Deserialize<'de> + AsRef<std::ffi::OsStr>, D: se
 /// A command, if there is one: the empty one would run nothing for everybody.
 pub(super) fn command<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
     not_empty(from).map(Some)
+}
+
+/// A place that means the same wherever the node is started.
+pub(super) fn from_root<'de, D: serde::Deserializer<'de>>(from: D) -> Result<PathBuf, D::Error> {
+    let path: PathBuf = not_empty(from)?;
+    match path.is_absolute() {
+        true => Ok(path),
+        false => Err(serde::de::Error::custom(format!(
+            "{path:?} is no path from / on: begin it with /"
+        ))),
+    }
+}
+
+/// A time in which somebody can do something.
+pub(super) fn a_second_or_more<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+    match Duration::deserialize(from)? {
+        time if time < Duration::from_secs(1) => Err(serde::de::Error::custom(
+            "less than a second would let nobody log in: write \"1s\" or more",
+        )),
+        time => Ok(time),
+    }
 }
 
 /// A directory as `sftp_chroot` has it: from / on, or of the user's.

@@ -23,8 +23,9 @@ pub const MAX_ENVIRONMENT: usize = 32 << 10;
 pub const MAX_SECRETS: usize = 16;
 /// The longest time for which a result counts.
 pub const MAX_CACHE: Duration = Duration::from_secs(3600);
-/// The most output of a command whose results are kept.
-pub const MAX_CACHED_OUTPUT: u64 = 1 << 20;
+/// The most output of a command whose results are kept: each client is given it in a pipe of the usual size, which the node
+/// cannot take back.
+pub const MAX_CACHED_OUTPUT: u64 = 64 << 10;
 /// The longest name.
 pub const MAX_NAME: usize = 128;
 
@@ -348,7 +349,7 @@ impl Command {
             );
         }
         if self.limits.output.is_none_or(|most| most > MAX_CACHED_OUTPUT) {
-            return Err("with `cache`, `output` is 1M at most".into());
+            return Err("with `cache`, `output` is 64K at most".into());
         }
         let cache = Some(cache);
         Ok(Command { cache, ..self })
@@ -482,7 +483,7 @@ impl Form {
             Form::Path => {
                 value.starts_with('/')
                     && value.split('/').all(|part| part != "..")
-                    && !value.contains(char::is_control)
+                    && value.chars().all(is_path_character)
             }
             Form::OneOf(choices) => choices.iter().any(|c| {
                 c == value || c.contains(['*', '?']) && word_fits(c, value) && !value.starts_with('-')
@@ -502,6 +503,17 @@ fn word_fits(choice: &str, value: &str) -> bool {
 
 fn is_word(text: &str) -> bool {
     !text.starts_with('-') && text.chars().all(is_word_character)
+}
+
+/// The name in a client's line, if it can be read.
+pub(crate) fn name(line: &[u8]) -> Option<String> {
+    words(line).ok()?.into_iter().next()
+}
+
+/// Letters of any script, but nothing that means something to a shell that the program may start, and nothing that changes
+/// how a line is shown.
+fn is_path_character(c: char) -> bool {
+    is_word_character(c) || c.is_alphanumeric() || matches!(c, '/' | ' ' | '~')
 }
 
 fn is_word_character(c: char) -> bool {

@@ -1,4 +1,4 @@
-//! A grant: what the monitor notes when a login was proven, and checks every order against. It holds no secret and
+//! A grant: what the monitor notes when a login was proven, and checks every request against. It holds no secret and
 //! no clock; whoever asks brings the time.
 
 use crate::account_name::AccountName;
@@ -94,9 +94,9 @@ pub struct Grant {
     pub expires: Option<Duration>,
 }
 
-/// An order, as far as the grant decides about it.
+/// A request, as far as the grant decides about it.
 #[derive(Clone, Copy, Debug)]
-pub struct OrderRequest<'a> {
+pub struct GrantRequest<'a> {
     /// The account that it is for.
     pub login: &'a AccountName,
     /// The boot-time clock.
@@ -107,30 +107,30 @@ pub struct OrderRequest<'a> {
 
 impl Grant {
     /// Whether this may be done now.
-    pub fn allows(&self, order: &OrderRequest<'_>) -> Result<(), Denied> {
-        self.holds(order)?;
-        self.permits.allow(&order.what)
+    pub fn allows(&self, request: &GrantRequest<'_>) -> Result<(), Denied> {
+        self.holds(request)?;
+        self.permits.allow(&request.what)
     }
 
     /// What is to be started for a shell, a command or a subsystem.
-    pub fn program(&self, order: &OrderRequest<'_>) -> Result<Program, Denied> {
-        self.holds(order)?;
-        self.permits.program(&order.what)
+    pub fn program(&self, request: &GrantRequest<'_>) -> Result<Program, Denied> {
+        self.holds(request)?;
+        self.permits.program(&request.what)
     }
 
-    fn holds(&self, order: &OrderRequest<'_>) -> Result<(), Denied> {
-        if *order.login != self.login {
+    fn holds(&self, request: &GrantRequest<'_>) -> Result<(), Denied> {
+        if *request.login != self.login {
             return Err(Denied::new(format!(
-                "the order is for {}, and the grant for {}",
-                order.login, self.login
+                "the request is for {}, and the grant for {}",
+                request.login, self.login
             )));
         }
         match self.expires {
-            Some(end) if order.now >= end => Err(Denied::new(format!(
+            Some(end) if request.now >= end => Err(Denied::new(format!(
                 "the login of {} has expired: log in again",
                 self.login
             ))),
-            _ if self.must_change_password && !is_of_a_session(&order.what) => Err(Denied::new(format!(
+            _ if self.must_change_password && !is_of_a_session(&request.what) => Err(Denied::new(format!(
                 "the password of {} has expired: log in with a terminal (ssh -t) and change it",
                 self.login
             ))),
@@ -187,10 +187,10 @@ mod tests {
                 &bob,
                 9,
                 What::Shell,
-                Err("the order is for bob, and the grant for alice"),
+                Err("the request is for bob, and the grant for alice"),
             ),
         ] {
-            let asked = OrderRequest {
+            let asked = GrantRequest {
                 login,
                 now: Duration::from_secs(now),
                 what,
@@ -232,7 +232,7 @@ mod tests {
             (What::X11, false),
             (What::UserRc, false),
         ] {
-            let asked = OrderRequest {
+            let asked = GrantRequest {
                 login: &alice,
                 now: Duration::ZERO,
                 what,

@@ -26,7 +26,7 @@ pub mod watching;
 
 pub use account_name::AccountName;
 pub use error::Invalid;
-pub use grant::{Grant, GrantId, How, Identity, OrderRequest};
+pub use grant::{Grant, GrantId, GrantRequest, How, Identity};
 pub use permits::{Kind, Permits, What};
 pub use rule::{Denied, Rule};
 pub use watching::{Audit, Stance, Watching};

@@ -2,7 +2,7 @@
 //! `Permits`; what holds is what all of them allow, and a refusal names the one that refused.
 
 use crate::Invalid;
-use crate::commands::{Commands, NamedCommand};
+use crate::commands::{self, Commands, NamedCommand};
 use crate::pattern;
 use crate::rule::{Denied, Rule};
 use std::collections::BTreeMap;
@@ -225,6 +225,8 @@ impl Target {
 struct ForcedCommand {
     command: Vec<u8>,
     rule: Rule,
+    /// The node's own word; otherwise a key file's, which its user may write, or a certificate's.
+    is_nodes: bool,
 }
 
 /// What a login may do. `Permits::all` is everything; each rule takes something away.
@@ -244,8 +246,15 @@ pub struct Permits {
 /// Names of commands and those that roles define, and then the commands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum CommandList {
-    Names { names: Vec<String>, defined: Commands },
-    Commands(Arc<Commands>),
+    Names {
+        names: Vec<String>,
+        defined: Commands,
+    },
+    Commands {
+        commands: Arc<Commands>,
+        /// Names that nothing is known of here: neither the node nor the role defines a command for them.
+        unknown: Vec<String>,
+    },
 }
 
 impl Permits {
@@ -285,12 +294,21 @@ impl Permits {
         self.listen.push((rule.clone(), targets));
     }
 
-    /// This command runs, whatever is asked for.
+    /// This command runs, whatever is asked for: a key's or a certificate's word.
     pub fn force(&mut self, command: Vec<u8>, rule: &Rule) {
         self.forced = Some(ForcedCommand {
             command,
             rule: rule.clone(),
+            is_nodes: false,
         });
+    }
+
+    /// This command runs on the node, whoever asks for whatever. It stands over a role's list of commands.
+    pub fn force_for_all(&mut self, command: Vec<u8>, rule: &Rule) {
+        self.force(command, rule);
+        if let Some(forced) = &mut self.forced {
+            forced.is_nodes = true;
+        }
     }
 
     /// Only commands of this list run, without a shell.
@@ -330,7 +348,10 @@ impl Permits {
             if let CommandList::Names { names, defined } = named {
                 // A role is for many nodes: what this one does not have cannot be run here, and that is all. Where the node
                 // means another program by a name that a role defines, the node's is the one that is right there.
-                *named = CommandList::Commands(Arc::new(all.those_of(names).or(defined)));
+                let commands = Arc::new(all.those_of(names).or(defined));
+                let mut unknown = std::mem::take(names);
+                unknown.retain(|name| !commands.names().any(|known| known == name));
+                *named = CommandList::Commands { commands, unknown };
             }
         }
         let Some(forced) = &self.forced else { return Ok(()) };
@@ -443,8 +464,9 @@ impl Permits {
         }
     }
 
-    /// A forced command takes the place of a shell, of any command and of any subsystem. It is the administrator's,
-    /// so only a rule against commands altogether (or against sftp, when it is that) stands over it.
+    /// A forced command takes the place of a shell, of any command and of any subsystem. A rule against commands altogether
+    /// stands over it (or against sftp, when it is that). So does a role's list of commands, unless the node forces it: the
+    /// user may have written the key file himself.
     fn forced_program(&self, forced: &ForcedCommand, what: &What<'_>) -> Result<Program, Denied> {
         if let Some(arguments) = internal_sftp(&forced.command) {
             self.allow_kind(Kind::Sftp)?;
@@ -453,6 +475,9 @@ impl Permits {
             });
         }
         self.allow_kind(Kind::Exec)?;
+        if let Some((rule, _)) = self.exec.first().filter(|_| !forced.is_nodes) {
+            return Err(Denied::by(format_args!("the command of {}", forced.rule), rule));
+        }
         let original = match *what {
             What::Exec(line) | What::Subsystem(line) => Some(line.to_vec()),
             _ => None,
@@ -464,14 +489,14 @@ impl Permits {
     }
 
     /// All lists of named commands. A role's names that met no node's list allow nothing.
-    fn command_lists(&self) -> impl Iterator<Item = (&Rule, Option<&Commands>)> {
+    fn command_lists(&self) -> impl Iterator<Item = (&Rule, Option<&Commands>, &[String])> {
         let of_roles = self.exec.iter().map(|(rule, list)| match list {
-            CommandList::Commands(commands) => (rule, Some(&**commands)),
-            CommandList::Names { .. } => (rule, None),
+            CommandList::Commands { commands, unknown } => (rule, Some(&**commands), &unknown[..]),
+            CommandList::Names { .. } => (rule, None, &[][..]),
         });
         let forced = self.commands.iter();
         forced
-            .map(|(rule, commands)| (rule, Some(&**commands)))
+            .map(|(rule, commands)| (rule, Some(&**commands), &[][..]))
             .chain(of_roles)
     }
 
@@ -484,9 +509,14 @@ impl Permits {
             };
         };
         let mut found: Option<NamedCommand> = None;
-        for (rule, commands) in self.command_lists() {
+        for (rule, commands, unknown) in self.command_lists() {
             self.allow_kind(Kind::Exec)?;
             let commands = commands.ok_or_else(|| Denied::by(Kind::Exec.name(), rule))?;
+            if let Some(name) = commands::name(line).filter(|name| unknown.contains(name)) {
+                return Err(Denied::new(format!(
+                    "{rule} lists the command {name:?}, and this node has none of that name: neither its own [commands] nor the role defines it"
+                )));
+            }
             let command = commands.find(line, rule)?;
             found = Some(match found {
                 Some(other) => both(other, command, rule)?,
@@ -500,8 +530,8 @@ impl Permits {
     pub fn named_commands(&self) -> Option<Commands> {
         let is_named_only = self.forced.is_none() && self.allow_kind(Kind::Exec).is_ok();
         let mut lists = self.command_lists().filter(|_| is_named_only);
-        let (_, first) = lists.next()?;
-        let rest: Vec<_> = lists.map(|(_, list)| list).collect();
+        let (_, first, _) = lists.next()?;
+        let rest: Vec<_> = lists.map(|(_, list, _)| list).collect();
         let common = first.map(|first| first.common_with(&rest));
         Some(common.unwrap_or_default())
     }

@@ -52,7 +52,7 @@ impl Control {
         self.socket
     }
 
-    /// Waits for the order. A refusal has already been told to the other side.
+    /// Takes the order, which is there already. A refusal has already been told to the other side.
     pub fn receive(&self) -> Result<(Work, OrderDescriptors), Failure> {
         let result = receive(&self.socket);
         if let Err(failure) = &result {

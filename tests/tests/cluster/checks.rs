@@ -57,7 +57,7 @@ argv = ["/bin/sh", "-c", "echo ran >> /run/test/ran; echo odd >&2; echo run $(wc
 args = ["word"]
 cache = "3s"
 [node.commands.long]
-argv = ["/bin/sh", "-c", "exec 9<>/run/test/slow; flock 9; echo in >&9; echo ran >> /run/test/ran; while [ -e /run/test/hold ]; do sleep 0.1; done; head -c 300000 /dev/zero | tr '\\0' x; echo; echo done >&2"]
+argv = ["/bin/sh", "-c", "exec 9<>/run/test/slow; flock 9; echo in >&9; echo ran >> /run/test/ran; while [ -e /run/test/hold ]; do sleep 0.1; done; head -c 60000 /dev/zero | tr '\\0' x; echo; echo done >&2"]
 cache = "1s"
 [node.commands.whose]
 argv = ["/bin/sh", "-c", "echo $(id -un) $FLEETGATE_USER"]
@@ -198,7 +198,7 @@ fn one_run_answers_all_who_ask_within_its_cache_time() {
             sleep 0.3; rm hold
             for n in 1 2 3; do
                 wait ${{waiting[$((n - 1))]}}
-                is "$(wc -c < long.$n) $(cat errors.$n)" '300001 done'
+                is "$(wc -c < long.$n) $(cat errors.$n)" '60001 done'
             done
             is "$(runs)" 1
             # When nobody waits any more it is ended.

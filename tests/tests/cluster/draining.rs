@@ -266,3 +266,48 @@ fn a_session_of_the_monitor_before_is_ended_by_order_and_what_it_does_is_audited
         events(&cluster, &format!("--event session_ended --session {second}")).contains(&second)
     });
 }
+
+#[test]
+fn a_lock_ends_a_session_whose_client_is_gone() {
+    needs_root!("services in a world of their own");
+    let (cluster, _gate, node) = managed();
+    // Without a terminal a program goes on when its client is killed, as with sshd.
+    let mut clients = [
+        cluster.begin(
+            "exec ssh -F home.config -o HostKeyAlias=gate -p 2222 ada@127.0.0.1 'echo begun; sleep 830012'",
+            "begun",
+        ),
+        cluster.begin(
+            r#"exec "$F" ssh --no-master --home home ada@gate 'echo begun; sleep 830022'"#,
+            "begun",
+        ),
+        cluster.begin(
+            r#"exec "$F" ssh --no-master --home bea ada@gate 'echo begun; sleep 830032'"#,
+            "begun",
+        ),
+    ];
+    let ended = || events(&cluster, "--event connection_ended").lines().count();
+    let before = ended();
+    for client in &mut clients {
+        client.kill().expect("ours");
+        client.wait().expect("ours");
+    }
+    wait_until("the connections have ended", || ended() >= before + 3);
+    node.restart_role("node");
+    assert!(
+        [83001, 83002, 83003].into_iter().all(lives),
+        "they go on without a client"
+    );
+    cluster.script(r#""$F" lock add --state cluster --user ada --reason stolen --json > lock"#);
+    for number in [83001, 83002] {
+        wait_until("the session is ended", || !lives(number));
+    }
+    assert!(lives(83003), "bea's goes on");
+    wait_until("the audit log has why", || {
+        let told = events(&cluster, "--event locked");
+        told.lines()
+            .filter(|line| line.contains("user ada is locked (stolen)"))
+            .count()
+            == 2
+    });
+}

@@ -331,6 +331,12 @@ fn authorized_keys_and_their_options() {
                     &["session_started \"runs_as\":\"root\"", "session_started \"login\":\"ada\""],
                 ),
                 (
+                    "line 'command=\"fleetgate:whose,nobodys\"'",
+                    "s -tt gate whose 2>&1",
+                    "255 *runs as root, and has no terminal*",
+                    &["denied terminal", "!session_started"],
+                ),
+                (
                     "",
                     "s gate nobodys 2>&1",
                     "255 *this node has no such account*",

@@ -42,7 +42,7 @@ pub const TABLE: &[Command] = &[
             Value::HostPort,
             "Where people and nodes reach the proxy (default: the machine's name and the port).",
         ),
-        Flag::new("node-name", Value::Name("NAME"), "What this machine is called as a node (default: its name)."),
+        Flag::new("node-name", Value::Name("NAME"), "What this machine is called as a node (default: its name, with -node behind it where users find the proxy by that name)."),
         NODE_LABEL,
         AUTH_LISTEN,
         NO_NODE,

@@ -188,8 +188,10 @@ impl Monitor {
         }
         for _ in 0..self.listeners.per_turn() {
             match self.listeners.accept(id) {
-                // `admit_connection` tells of a refusal itself.
-                AcceptResult::One(arrived) => drop(self.admit_connection(arrived)),
+                // Of a refusal it tells itself.
+                AcceptResult::One(arrived) => {
+                    let _ = self.admit_connection(arrived);
+                }
                 AcceptResult::Empty => return,
                 AcceptResult::Short(e) => {
                     tracing::error!(

@@ -12,8 +12,8 @@ use super::tools::Tools;
 use super::trust::Trust;
 use super::tunnel::Tunnel;
 use super::wakes::{Key, Owner};
-use crate::config::cluster::{Change, Cluster, Member, SignedState};
-use fleetgate_policy::cluster::Refusal;
+use crate::config::cluster::{Change, Cluster, SignedState};
+use fleetgate_policy::cluster::{Identity, Refusal};
 use fleetgate_sys::process;
 use fleetgate_wire::common::SessionId;
 use fleetgate_wire::node::ConnectionNumber;
@@ -205,13 +205,30 @@ impl Monitor {
             // The proxies' sessions end with the tunnel. Here their clients hear why, and what runs is killed.
             let removal = cluster.removal(now).filter(|_| known.via.is_some());
             let refusal = known.open_login().and_then(|granted| {
-                lock(granted, cluster, now).or_else(|| removal.map(|lock| lock.refusal()))
+                let identities = granted.members.iter().map(|of| &of.identity);
+                lock(identities, granted.grant.login.as_str(), cluster, now)
+                    .or_else(|| removal.map(|lock| lock.refusal()))
             });
             if let Some(refusal) = refusal {
                 self.end_locked(number, &refusal);
             }
         }
+        self.end_locked_sessions(now);
         self.end_ordered_sessions(now);
+    }
+
+    /// Ends sessions that go on without their connection, where a lock is against who began them.
+    fn end_locked_sessions(&mut self, now: u64) {
+        let Some(cluster) = &self.tools.cluster else {
+            return;
+        };
+        let against = |(number, login, identities): (u64, &str, &[Identity])| {
+            Some((number, lock(identities.iter(), login, cluster, now)?))
+        };
+        let locked: Vec<_> = self.sessions.without_connection().filter_map(against).collect();
+        for (number, refusal) in locked {
+            self.sessions.end_locked(&self.tools, number, &refusal);
+        }
     }
 
     /// Ends single sessions that the state says are to end. Their connections stay, with whatever else they carry.
@@ -302,18 +319,15 @@ fn session_id(digits: &str) -> Option<SessionId> {
 }
 
 /// The lock that holds against a login that is open.
-fn lock(granted: &OpenLogin, cluster: &Cluster, now: u64) -> Option<Refusal> {
-    let login = granted.grant.login.as_str();
-    let against = |m: &Member| {
-        cluster
-            .state()
-            .locks
-            .against(&m.identity, cluster.node(), login, now)
-    };
-    granted
-        .members
-        .iter()
-        .find_map(against)
+fn lock<'a>(
+    mut identities: impl Iterator<Item = &'a Identity>,
+    login: &str,
+    cluster: &Cluster,
+    now: u64,
+) -> Option<Refusal> {
+    let locks = &cluster.state().locks;
+    identities
+        .find_map(|identity| locks.against(identity, cluster.node(), login, now))
         .or_else(|| cluster.locked(login, now))
         .map(|lock| lock.refusal())
 }

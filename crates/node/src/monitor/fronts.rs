@@ -1,17 +1,17 @@
 //! One front for each login: the account and the identity that was let in. A front that has no connection is kept for a
 //! moment, because the next command of the same person is often close behind, and then ended.
 //!
-//! A front orders for its own connections, and the parts that do what it orders check it against the grant. A word about
+//! A front asks for its own connections, and the parts that do what it asks check it against the grant. A word about
 //! another front's connection is as if it were about none.
 
 use super::Monitor;
-use super::audit::Event;
 use super::cluster::decide_request_again;
 use super::connections::{PendingRequest, Stage, quoted};
+use super::forwards::EndedForward;
 use super::host_keys::MAX_PROOFS;
 use super::names::Lane;
 use super::offer::Offer;
-use super::timers::{Timer, Timers};
+use super::timers::{Timer, Timers, now};
 use super::wakes::{Key, Owner, Wakes};
 use super::workers::{WorkerId, WorkerKind, Workers};
 use fleetgate_policy::grant::Identity;
@@ -245,25 +245,27 @@ impl Monitor {
     }
 
     fn forwarded(&mut self, connection: ConnectionNumber, to: &CStr, sent: u64, received: u64) {
-        let login = self.connections.get(connection).and_then(|c| c.login());
-        self.tools.audit.tell(Event::Forwarded {
-            connection,
-            login: login.unwrap_or_default(),
-            to: to.to_string_lossy().into_owned(),
-            sent,
-            received,
-        });
+        if let Some(granted) = self.connections.get(connection).and_then(|c| c.open_login()) {
+            let ended = EndedForward {
+                connection,
+                login: granted.grant.login.to_string(),
+                to: to.to_string_lossy().into_owned(),
+                sent,
+                received,
+            };
+            granted.forwards.tell(&self.tools.audit, now(), ended);
+        }
     }
 
-    /// An order waits for the account as it is now, and for the orders before it.
-    fn request(&mut self, number: ConnectionNumber, order: PendingRequest) {
+    /// A request waits for the account as it is now, and for the requests before it.
+    fn request(&mut self, number: ConnectionNumber, request: PendingRequest) {
         let Some(known) = self.connections.get(number) else {
             return;
         };
         if known.waiting.len() >= MAX_WAITING {
             let connection = number;
-            let why = "too many orders wait for the name service";
-            let word = match order {
+            let why = "too many requests wait for the name service";
+            let word = match request {
                 PendingRequest::Session(ticket, _) => ToFront::NotStarted {
                     connection,
                     ticket,
@@ -277,7 +279,7 @@ impl Monitor {
             };
             return self.tools.to_fronts.say(number, word, Vec::new());
         }
-        known.waiting.push(order);
+        known.waiting.push(request);
         if known.waiting.len() > 1 {
             // The account is being looked up for the one before it.
             return;
@@ -295,7 +297,7 @@ impl Monitor {
         }
     }
 
-    /// The account, for the orders that wait for it.
+    /// The account, for the requests that wait for it.
     pub(crate) fn account_known(&mut self, number: ConnectionNumber, found: Found) {
         let account = match found {
             Found::User { account } => Ok(account),
@@ -310,7 +312,7 @@ impl Monitor {
         let Some(known) = self.connections.get(number) else {
             return;
         };
-        let orders = std::mem::take(&mut known.waiting);
+        let requests = std::mem::take(&mut known.waiting);
         let Stage::Open(granted, _) = &mut known.stage else {
             return;
         };
@@ -321,9 +323,9 @@ impl Monitor {
                 Err(why)
             }
         };
-        for order in orders {
+        for request in requests {
             let connection = number;
-            match (order, &account) {
+            match (request, &account) {
                 (PendingRequest::Session(ticket, start), Ok(account)) => {
                     self.sessions.start(
                         &mut self.tools,
@@ -402,7 +404,7 @@ fn rule_against(kind: &RequestKind, permits: &Permits) -> Option<Denied> {
     let kind = match kind {
         RequestKind::Shell => Kind::Shell,
         RequestKind::Exec => Kind::Exec,
-        RequestKind::Subsystem => Kind::Sftp,
+        RequestKind::Sftp => Kind::Sftp,
         RequestKind::Terminal => Kind::Pty,
         RequestKind::ConnectTcp => Kind::ConnectTcp,
         RequestKind::ConnectUnix => Kind::ConnectUnix,

@@ -7,7 +7,7 @@
 //!
 //! A part that waits for something gives its own [`Key`]; the loop calls it back with the key's id: `woken` (a
 //! descriptor or a timer), `launched` (a launch's outcome), `named` (a name's answer), `connection_ended`, or a method named
-//! after what came. An order of a front reaches its part with the connection's [`OpenLogin`] and, for a session, the account.
+//! after what came. A request of a front reaches its part with the connection's [`OpenLogin`] and, for a session, the account.
 //!
 //! `config`, `audit` and `metrics` are the crates `node-config` and `audit` under other names.
 //!
@@ -23,6 +23,7 @@ mod denials;
 mod draining;
 mod error;
 mod event_loop;
+mod forwards;
 mod fronts;
 mod host_keys;
 pub mod label_commands;

@@ -1,5 +1,6 @@
-//! A connection after its login: what every order on it is checked against.
+//! A connection after its login: what every request on it is checked against.
 
+use super::forwards::ToldForwards;
 use crate::config::cluster::Member;
 use fleetgate_launch::pam::PamSession;
 use fleetgate_policy::{Grant, Permits};
@@ -24,6 +25,8 @@ pub struct OpenLogin {
     pub pam: Option<PamSession>,
     /// So many requests were refused on it.
     pub denials: u64,
+    /// What was told of its forwarded connections.
+    pub forwards: ToldForwards,
 }
 
 impl OpenLogin {

@@ -243,7 +243,7 @@ fn permits(config: &Config) -> Permits {
     // Other subsystems than sftp are not there either: an order for one says so.
     permits.forbid(&[Kind::UserRc], &Rule::new("this program: it has no ~/.ssh/rc"));
     if let Some(command) = &config.force_command {
-        permits.force(
+        permits.force_for_all(
             command.as_bytes().to_vec(),
             &Rule::new("node.toml (force_command)"),
         );

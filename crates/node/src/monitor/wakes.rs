@@ -12,7 +12,7 @@ pub enum Owner {
     Starter,
     /// Listening sockets.
     Listeners,
-    /// Lobby, fronts and resolver: their sockets, their ends, what they log.
+    /// The processes of `WorkerKind`: their sockets, their ends, what they log.
     Workers,
     /// Started workers (id 0), and a front without a connection whose time is over (its id).
     StartsAndIdleFronts,

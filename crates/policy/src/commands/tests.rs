@@ -95,6 +95,22 @@ fn lines_become_argument_vectors_or_refusals() {
         ("echo a%b", Ok("/bin/echo|a%b")),
         ("du /var/log/nginx", Ok("/usr/bin/du|/var/log/nginx")),
         (
+            "check_disk 20 '/a$(id);x'",
+            Err(
+                "the command \"check_disk\" of [commands] of node.toml does not take \"/a$(id);x\" as its argument path",
+            ),
+        ),
+        (
+            "check_disk 20 /a\u{202e}x",
+            Err(
+                "the command \"check_disk\" of [commands] of node.toml does not take \"/a\\u{202e}x\" as its argument path",
+            ),
+        ),
+        (
+            "check_disk 20 /straße",
+            Ok("/usr/lib/check_disk|-w|20|--path=/straße|{x"),
+        ),
+        (
             "du /var/../etc",
             Err(
                 "the command \"du\" of [commands] of node.toml does not take \"/var/../etc\" as its argument a",

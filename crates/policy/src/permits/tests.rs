@@ -370,6 +370,32 @@ fn a_forced_command_can_name_commands() {
 }
 
 #[test]
+fn a_roles_list_stands_over_a_keys_forced_command_and_not_over_the_nodes() {
+    let mut all = Commands::new();
+    all.add("disk", Command::define(&["/bin/disk"], &[]).unwrap())
+        .unwrap();
+    let within_role = |forced: &str, by_node: bool| {
+        let mut permits = Permits::all();
+        match by_node {
+            true => permits.force_for_all(forced.as_bytes().to_vec(), &rule("node.toml")),
+            false => permits.force(forced.as_bytes().to_vec(), &rule("line 3")),
+        }
+        permits.only_exec(&["disk"], Commands::new(), &rule("role check"));
+        permits.name_commands(&all).unwrap();
+        permits
+            .program(&What::Exec(b"disk"))
+            .map_err(|denied| denied.to_string())
+    };
+    let refused = "the command of line 3 is not allowed by role check";
+    assert_eq!(within_role("id", false), Err(refused.to_owned()));
+    assert!(matches!(within_role("id", true), Ok(Program::Line { .. })));
+    assert_eq!(
+        within_role("fleetgate:disk", false),
+        Ok(named("disk", "/bin/disk"))
+    );
+}
+
+#[test]
 fn the_nodes_forced_command_stands_over_a_keys() {
     let forced = |command: Option<&str>, words: &str| {
         let mut permits = Permits::all();
@@ -417,7 +443,14 @@ fn command_lines_by_name_leave_other_kinds_alone() {
         (What::Exec(b"disk"), Ok(disk.clone())),
         (What::Exec(b"own"), Ok(named("own", "/bin/own"))),
         (What::Exec(b"load"), refused("load")),
-        (What::Exec(b"elsewhere"), refused("elsewhere")),
+        (
+            What::Exec(b"elsewhere -x"),
+            Err(
+                "role check lists the command \"elsewhere\", and this node has none of that name: neither its own \
+                 [commands] nor the role defines it"
+                    .to_owned(),
+            ),
+        ),
         (What::Exec(b"/bin/df"), refused("/bin/df")),
         (What::Shell, Ok(Program::Shell)),
     ] {

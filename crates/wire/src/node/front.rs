@@ -5,7 +5,7 @@
 //! ```
 //!
 //! The front's bytes go straight between its connection and the pipes, terminals and sockets that it was handed; the
-//! monitor sees orders and ends.
+//! monitor sees requests and ends.
 
 use super::{Blob, ConnectionAddresses, ConnectionNumber, Permits, ProcessEnd, Settings, State};
 use crate::net::{Done, What};
@@ -85,8 +85,8 @@ choice! {
         1 => Shell,
         /// A command line.
         2 => Exec,
-        /// A subsystem.
-        3 => Subsystem,
+        /// File transfer; any other subsystem is a command.
+        3 => Sftp,
         /// A terminal.
         4 => Terminal,
         /// A connection to a TCP address.

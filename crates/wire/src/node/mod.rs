@@ -1,5 +1,5 @@
-//! Frames between the node's processes: the monitor (root) on one side, the lobby, the fronts and the tunnel on the
-//! other.
+//! Frames between the node's processes: the monitor (root) on one side, the starter, the lobby, the fronts, the tunnel and
+//! the watcher on the other.
 //!
 //! None of them is believed: a frame asks, the monitor decides by what it knows itself. A connection is
 //! named by the number that the monitor gave it; a process that names another's connection, or one that is gone, is
@@ -201,7 +201,7 @@ pub enum Kind {
     X11 = 128,
 }
 
-/// The kinds of a grant, for the front to refuse early; the monitor checks every order itself.
+/// The kinds of a grant, for the front to refuse early; the monitor checks every request itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Permits(pub u32);
 

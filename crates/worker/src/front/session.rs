@@ -146,7 +146,13 @@ impl ClientConnection {
                     let head = &command[..command.len().min(MAX_TOLD)];
                     (RequestKind::Exec, [b"exec ", head].concat())
                 }
-                Program::Subsystem { name } => (RequestKind::Subsystem, [b"subsystem ", &name[..]].concat()),
+                Program::Subsystem { name } => {
+                    let kind = match kind {
+                        Kind::Sftp => RequestKind::Sftp,
+                        _ => RequestKind::Exec,
+                    };
+                    (kind, [b"subsystem ", &name[..]].concat())
+                }
             };
             return self.deny(kind, &what, context);
         }

@@ -398,8 +398,14 @@ fn what_the_grant_has_not_is_refused_and_told() {
             Request::Subsystem {
                 name: b"sftp".to_vec(),
             },
-            RequestKind::Subsystem,
+            RequestKind::Sftp,
             "subsystem sftp",
+        ),
+        (
+            Kind::Exec,
+            Request::Subsystem { name: b"x".to_vec() },
+            RequestKind::Exec,
+            "subsystem x",
         ),
         (Kind::Pty, pty, RequestKind::Terminal, "pty-req"),
         (

@@ -146,6 +146,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
         // Where it is not printed, what the server said is the reason.
         let why = match self.banner.lines().rfind(|line| !line.trim().is_empty()) {
             Some(line) => format!(": {}", line.trim()),
+            // A node knows nothing of a certificate whose authority was replaced, so it has nothing to say.
+            None if !self.plan.options.direct && !self.login.tried.is_empty() => {
+                ". If the cluster has had another user authority since your login, `fleetgate login` again"
+                    .to_owned()
+            }
             None => String::new(),
         };
         SshError::Refused(format!(

@@ -76,7 +76,8 @@ impl Monitor {
             .timers
             .after(LAST_WORD, Key::new(Owner::Connections, number));
         known.deadline = Some(timer);
-        self.sessions.connection_ended(number);
+        let members = known.open_login().map_or(&[][..], |granted| &granted.members);
+        self.sessions.connection_ended(number, members);
         self.networks.connection_ended(number);
     }
 
@@ -107,7 +108,10 @@ impl Monitor {
             Stage::Login(_) | Stage::Moving => self.tools.metrics.login(LoginResult::Abandoned),
             Stage::Accepted(granted, front) | Stage::Open(granted, front) => {
                 granted.tell_further_denials(&self.tools.audit);
-                self.sessions.connection_ended(number);
+                granted
+                    .forwards
+                    .tell_further(&self.tools.audit, number, granted.grant.login.as_str());
+                self.sessions.connection_ended(number, &granted.members);
                 self.networks.connection_ended(number);
                 self.fronts.left(front, number, &mut self.tools.timers);
             }

@@ -31,7 +31,7 @@ use std::time::Duration;
 /// The lobby ends who is not in in time; the monitor ends him so much later if it did not.
 pub const GRACE_MARGIN: Duration = Duration::from_secs(2);
 
-/// An order that waits for the account.
+/// A request that waits for the account.
 pub enum PendingRequest {
     /// A session.
     Session(Ticket, Start),
@@ -61,7 +61,7 @@ pub struct Connection {
     pub exchanges: Exchanges,
     /// How far it is.
     pub stage: Stage,
-    /// Ends it then: by the lobby if it is not logged in or handed over, or after its last word if it was told to end.
+    /// When the monitor ends it itself: the login, the hand-over or the last word took too long.
     pub deadline: Option<Timer>,
     /// When what its next `timing` is about began.
     pub clock: Duration,

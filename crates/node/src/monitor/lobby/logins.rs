@@ -5,6 +5,7 @@ use crate::config::cluster::Member;
 use crate::monitor::Monitor;
 use crate::monitor::audit::{ClusterUser, Event};
 use crate::monitor::connections::{GRACE_MARGIN, Stage};
+use crate::monitor::forwards::ToldForwards;
 use crate::monitor::fronts::FrontOwner;
 use crate::monitor::launches::Outcome;
 use crate::monitor::login::{Entry, LoginAttempt, LoginContext, Refusal, Step};
@@ -168,6 +169,7 @@ impl Monitor {
             uid: entry.account.ids.uid,
             pam: entry.pam,
             denials: 0,
+            forwards: ToldForwards::default(),
         };
         let front = self.fronts.get_or_start(
             whose,

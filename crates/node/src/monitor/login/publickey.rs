@@ -245,6 +245,9 @@ fn by_cluster(
     }
 }
 
+/// So many bad lines of a key file stand in a refusal's line of the log.
+const MAX_UNREAD: usize = 3;
+
 /// What the node trusts by itself.
 fn by_node(
     presented: &KeyOrCertificate,
@@ -253,6 +256,7 @@ fn by_node(
     trust: &Trust,
 ) -> Result<Restrictions, String> {
     let mut reasons = Vec::new();
+    let mut unread = Vec::new();
     if let KeyOrCertificate::Certificate(certificate) = presented
         && trust.is_ca(certificate.ca())
     {
@@ -264,9 +268,10 @@ fn by_node(
     for (name, content) in &files.keys {
         match AuthorizedKeys::parse(content, name) {
             Ok(keys) => {
-                for bad in keys.bad() {
-                    tracing::debug!("{name} line {}: {}", bad.number, bad.reason);
-                }
+                let bad = keys.bad().iter().take(MAX_UNREAD);
+                unread.extend(
+                    bad.map(|bad| format!("{name} line {} cannot be read: {}", bad.number, bad.reason)),
+                );
                 match taken(keys.find(presented, claimant), name) {
                     Ok(restrictions) => return Ok(restrictions),
                     Err(mut why) => reasons.append(&mut why),
@@ -282,6 +287,8 @@ fn by_node(
             KeyOrCertificate::Certificate(c) => format!("the CA {} is not trusted", c.ca().fingerprint()),
         });
     }
+    // Where it goes well without them, they are nobody's concern.
+    reasons.append(&mut unread);
     Err(reasons.join("; "))
 }
 

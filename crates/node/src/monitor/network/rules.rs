@@ -2,7 +2,7 @@
 //! be told is refused. Pure.
 
 use crate::config::Config;
-use fleetgate_policy::{Grant, OrderRequest, What as Wish};
+use fleetgate_policy::{Grant, GrantRequest, What as Wish};
 use fleetgate_wire::common::Endpoint;
 use fleetgate_wire::net::{MAX_HOST, MAX_TIMEOUT_MS, What};
 use std::ffi::{CStr, CString};
@@ -19,7 +19,7 @@ const SOCKET_UMASK: u32 = 0o177;
 /// The request as the helper is told it, or why not.
 pub fn allow(grant: &Grant, now: Duration, config: &Config, what: What) -> Result<What, String> {
     let ask = |wish| {
-        let asked = OrderRequest {
+        let asked = GrantRequest {
             login: &grant.login,
             now,
             what: wish,

@@ -2,6 +2,7 @@
 //! a refusal is told to the client and to the audit log. The steps that follow are `prepare` and `launch`.
 
 use super::answers::{self, RunAccount, SameRun, SharedRun};
+use super::confinement::may_enter;
 use super::facts::{ClusterUser, ProgramChoice};
 use super::launch::PendingLaunch;
 use super::order::{self, SessionRefusal};
@@ -16,7 +17,7 @@ use crate::monitor::tools::Tools;
 use fleetgate_launch::pam::PamSession;
 use fleetgate_policy::commands::NamedCommand;
 use fleetgate_policy::{Grant, Watching};
-use fleetgate_sys::Fd;
+use fleetgate_sys::{Fd, clock};
 use fleetgate_wire::common::Account;
 use fleetgate_wire::node::ConnectionAddresses;
 use fleetgate_wire::node::front::{Start, Ticket, ToFront};
@@ -104,9 +105,10 @@ impl Sessions {
             return Err(SessionRefusal::new("the session's number is in use"));
         }
         let count = self.by_connection.get(&connection).copied().unwrap_or(0);
-        if count >= tools.config.limits.sessions {
+        let limit = tools.config.limits.sessions;
+        if count >= limit {
             return Err(SessionRefusal(format!(
-                "a connection has at most {count} sessions (limits.sessions)"
+                "a connection has at most {limit} sessions (limits.sessions)"
             )));
         }
         let of_roles = |of: &Member| of.allowed.limits.sessions;
@@ -124,6 +126,14 @@ impl Sessions {
             .other_account(&granted.grant.login)
             .map(ToString::to_string);
         if let Some(user) = &runs_as
+            && start.terminal.is_some()
+        {
+            // Its keys send signals, and TERM is the client's word: neither is for another account's command.
+            return Err(SessionRefusal(format!(
+                "the command runs as {user}, and has no terminal: run it without -t"
+            )));
+        }
+        if let Some(user) = &runs_as
             && !self.root
         {
             return Err(SessionRefusal(format!(
@@ -135,8 +145,17 @@ impl Sessions {
                 Some(user) => RunAccount::Named(user.clone()),
                 None => RunAccount::Login(account.ids.uid),
             };
-            SameRun::of(command, account, &start)
+            SameRun::of(command, account, &granted.grant.permits, &start)
         });
+        if same.is_some() {
+            // What the helper would look at, were a process begun.
+            may_enter(&account, true, clock::wall().sec.div_euclid(86_400))?;
+            if granted.grant.must_change_password {
+                return Err(SessionRefusal::new(
+                    "the password has expired: change it in a shell",
+                ));
+            }
+        }
         if let Some(same) = &same
             && self.answer_by_another_run(tools, granted, ticket, same, decided.command())
         {
@@ -200,6 +219,7 @@ impl Sessions {
             runs_as,
             cgroup: None,
             unheard: false,
+            left_by: None,
             end_is_told: false,
             hung_up: false,
             doomed: false,

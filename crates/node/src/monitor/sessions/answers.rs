@@ -11,6 +11,7 @@ use super::{About, Session, Sessions, key, text};
 use crate::monitor::audit::Event;
 use crate::monitor::open_login::OpenLogin;
 use crate::monitor::tools::Tools;
+use fleetgate_policy::Permits;
 use fleetgate_policy::commands::NamedCommand;
 use fleetgate_sys::file;
 use fleetgate_sys::poll::READ;
@@ -49,26 +50,37 @@ pub(super) struct SameRun {
     argv: Vec<Vec<u8>>,
     environment: Vec<(String, String)>,
     sent: Vec<(Vec<u8>, Vec<u8>)>,
+    /// What the login's key files set.
+    set: Vec<(String, String)>,
 }
 
 impl SameRun {
     /// Of a command whose results are kept. One at a terminal, or with an agent or a display, is its client's alone.
-    pub(super) fn of(command: &NamedCommand, account: RunAccount, start: &Start) -> Option<SameRun> {
+    pub(super) fn of(
+        command: &NamedCommand,
+        account: RunAccount,
+        permits: &Permits,
+        start: &Start,
+    ) -> Option<SameRun> {
         command.cache?;
         if start.terminal.is_some() || start.agent.is_some() || start.x11.is_some() {
             return None;
         }
         let variable = |v: &ClientVariable| (v.name.clone(), v.value.clone());
-        // What the login may send does not reach another account.
-        let sent = match account {
-            RunAccount::Login(_) => start.environment.iter().map(variable).collect(),
-            RunAccount::Named(_) => Vec::new(),
+        // Variables of the login do not reach another account.
+        let (sent, set) = match account {
+            RunAccount::Login(_) => (
+                start.environment.iter().map(variable).collect(),
+                permits.environment().to_vec(),
+            ),
+            RunAccount::Named(_) => Default::default(),
         };
         Some(SameRun {
             account,
             argv: command.argv.clone(),
             environment: command.environment.clone(),
             sent,
+            set,
         })
     }
 }
@@ -391,6 +403,7 @@ mod tests {
             argv: vec![b"/bin/x".to_vec(), word.as_bytes().to_vec()],
             environment: Vec::new(),
             sent: Vec::new(),
+            set: Vec::new(),
         }
     }
 

@@ -26,10 +26,12 @@ pub fn of_client(grant: &Grant, start: &Start) -> Vec<Variable> {
     start.environment.iter().filter_map(one).collect()
 }
 
-/// What the server sets. Key files' variables are the login's own word: none for a command that runs as another account.
+/// What the server sets. Key files' variables and the client's line are the login's own word: none of them is for a command
+/// that runs as another account.
 pub fn set(facts: &OrderFacts<'_>, decided: &ProgramChoice) -> Vec<Variable> {
     let mut out = Vec::with_capacity(12);
-    if decided.other_account(&facts.grant.login).is_none() {
+    let is_other = decided.other_account(&facts.grant.login).is_some();
+    if !is_other {
         for (name, value) in facts.grant.permits.environment() {
             out.extend(variable(name.as_str(), value.as_str()));
         }
@@ -79,7 +81,7 @@ pub fn set(facts: &OrderFacts<'_>, decided: &ProgramChoice) -> Vec<Variable> {
     if let Some(path) = facts.agent {
         out.extend(variable("SSH_AUTH_SOCK", path.to_bytes()));
     }
-    if let Some(original) = &decided.original {
+    if let Some(original) = decided.original.as_ref().filter(|_| !is_other) {
         out.extend(variable("SSH_ORIGINAL_COMMAND", original.clone()));
     }
     // Set whether there is something to say or not: what key files, PAM or the account's own files say of it counts for

@@ -27,13 +27,15 @@ pub use facts::Inherited;
 pub use order::{SessionRefusal, permits_of_grant};
 pub use running::usage;
 
-use super::audit::{EndOrder, SessionKind, Usage, digits};
+use super::audit::{EndOrder, Event, SessionKind, Usage, digits};
 use super::timers::Timer;
 use super::tools::Tools;
 use super::wakes::{Key, Owner};
+use crate::config::cluster::Member;
 use crate::config::{Config, SelinuxUse};
 use fleetgate_launch::cgroup::Cgroups;
 use fleetgate_launch::{End, SessionReaper, present};
+use fleetgate_policy::cluster::{Identity, Refusal};
 use fleetgate_seal::FallbackChain;
 use fleetgate_sys::poll::READ;
 use fleetgate_sys::process::Exit;
@@ -152,6 +154,8 @@ struct Session {
     cgroup: Option<PathBuf>,
     /// Its connection is gone, or its channel: nobody is told of it any more.
     unheard: bool,
+    /// Its connection is gone; as whom of the cluster it came, since locks still count.
+    left_by: Option<Vec<Identity>>,
     /// The front was told of its end, so its client has it no more: what is left is to close it here.
     end_is_told: bool,
     hung_up: bool,
@@ -273,8 +277,9 @@ impl Sessions {
     }
 
     /// The connection is gone, and its grant with it: nothing more is begun for it, and what sits at a terminal is hung
-    /// up, and named commands are ended. Others go on until they notice, as with sshd.
-    pub fn connection_ended(&mut self, connection: ConnectionNumber) {
+    /// up, and named commands are ended. Others go on until they notice, as with sshd, or until a lock on these members
+    /// ends them.
+    pub fn connection_ended(&mut self, connection: ConnectionNumber, members: &[Member]) {
         if self.by_connection.remove(&connection).is_none() {
             return;
         }
@@ -290,15 +295,49 @@ impl Sessions {
             }
             if let Some(session) = self.all.get_mut(&number) {
                 session.unheard = true;
+                session.left_by = Some(members.iter().map(|of| of.identity.clone()).collect());
                 self.by_ticket.remove(&(connection, session.ticket));
             }
             self.hang_up_session(number);
         }
     }
 
+    /// Sessions that go on without their connection: number, account, and as whom of the cluster they came.
+    pub fn without_connection(&self) -> impl Iterator<Item = (u64, &str, &[Identity])> {
+        self.all
+            .iter()
+            .filter(|(_, session)| !session.doomed)
+            .filter_map(|(number, session)| {
+                let identities = session.left_by.as_deref()?;
+                Some((*number, session.login.as_str(), identities))
+            })
+    }
+
+    /// A lock is against a session that goes on without its connection.
+    pub fn end_locked(&mut self, tools: &Tools, number: u64, refusal: &Refusal) {
+        let Some(session) = self.all.get_mut(&number) else {
+            return;
+        };
+        tracing::info!(
+            connection = session.connection,
+            login = session.login,
+            "a session without a connection is ended: {refusal}"
+        );
+        tools.audit.tell(Event::Locked {
+            connection: session.connection,
+            source: session.source,
+            login: session.login.clone(),
+            user: session.user.clone(),
+            rule: refusal.rule.clone(),
+            reason: refusal.words.clone(),
+        });
+        session.doomed = true;
+        session.kill();
+    }
+
     /// The connection is locked: nothing more is begun for it, and what runs is killed.
     pub fn end_all(&mut self, connection: ConnectionNumber) {
-        self.connection_ended(connection);
+        self.connection_ended(connection, &[]);
         for session in self.all.values_mut().filter(|s| s.connection == connection) {
             session.doomed = true;
             session.kill();

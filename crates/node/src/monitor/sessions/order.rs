@@ -6,7 +6,7 @@ use super::facts::{OrderFacts, ProgramChoice};
 use crate::monitor::audit::SessionKind;
 use fleetgate_policy::cluster::listing;
 use fleetgate_policy::permits::Program as Permitted;
-use fleetgate_policy::{Grant, OrderRequest, What};
+use fleetgate_policy::{Grant, GrantRequest, What};
 use fleetgate_wire::common::{Account, Ageing, Moment};
 use fleetgate_wire::exec::{Checks, Environment, Exec, Login, Program, Resources};
 use fleetgate_wire::node::front::{self, Start, Terminal};
@@ -40,7 +40,7 @@ impl SessionRefusal {
 /// Checks a request against the grant and the bounds of frames.
 pub fn choose_program(grant: &Grant, start: &Start, now: Duration) -> Result<ProgramChoice, SessionRefusal> {
     bounds(start)?;
-    let ask = |what| OrderRequest {
+    let ask = |what| GrantRequest {
         login: &grant.login,
         now,
         what,
@@ -137,7 +137,7 @@ fn shorten(list: &mut String, most: usize, is_json: bool) {
 pub fn permits_of_grant(grant: &Grant, now: Duration) -> Permits {
     let ask = |what| {
         grant
-            .allows(&OrderRequest {
+            .allows(&GrantRequest {
                 login: &grant.login,
                 now,
                 what,

@@ -95,11 +95,11 @@ pub struct Images {
     pub resolver: Arc<FallbackChain>,
     /// The tunnel, which a node of no cluster does not have.
     pub tunnel: LateChain,
-    /// Messages behind the resolver's `serve`.
+    /// The resolver's arguments behind `serve`.
     pub resolver_arguments: Vec<CString>,
     /// Where the guardian is born, outside of the service; none: where the monitor is.
     pub guardian_cgroup: Option<Fd>,
-    /// The user and group that lobby, fronts and tunnel become; none: they stay what they are.
+    /// The user and group that the workers become; none: they stay what they are. The resolver stays root.
     pub user: Option<(u32, u32)>,
 }
 

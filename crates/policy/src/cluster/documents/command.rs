@@ -3,7 +3,7 @@
 use super::forms::{Size, Span, variables};
 use crate::Invalid;
 use crate::account_name::AccountName;
-use crate::commands::{Argument, Command, CommandLimits};
+use crate::commands::{Argument, Command, CommandLimits, MAX_CACHED_OUTPUT};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -47,9 +47,9 @@ pub struct CommandEntry {
     /// The account that it runs as, in a node's own file; none: the login's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// So much of its output is passed on; 0: all.
-    #[serde(default = "usual_output", skip_serializing_if = "is_usual_output")]
-    pub output: Size,
+    /// So much of its output is passed on; 0: all. None: the usual, less where results are kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<Size>,
 }
 
 /// An argument that has a name.
@@ -77,12 +77,11 @@ fn is_no_time(span: &Span) -> bool {
     span.0.is_zero()
 }
 
-fn usual_output() -> Size {
-    USUAL_OUTPUT
-}
-
-fn is_usual_output(output: &Size) -> bool {
-    *output == USUAL_OUTPUT
+fn usual_output(cache: Span) -> Size {
+    match is_no_time(&cache) {
+        true => USUAL_OUTPUT,
+        false => Size(MAX_CACHED_OUTPUT),
+    }
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
@@ -96,7 +95,7 @@ impl CommandEntry {
         let limits = CommandLimits {
             timeout: Some(self.timeout.0).filter(|timeout| !timeout.is_zero()),
             concurrency: Some(self.concurrency).filter(|most| *most > 0),
-            output: Some(self.output.0).filter(|most| *most > 0),
+            output: Some(self.output.unwrap_or(usual_output(self.cache)).0).filter(|most| *most > 0),
         };
         let environment = self.environment.clone().into_iter().collect();
         let command = self
@@ -164,6 +163,8 @@ impl From<&Command> for CommandEntry {
             default: argument.default.clone(),
         };
         let limits = command.limits;
+        let cache = Span(command.cache.unwrap_or_default());
+        let output = Size(limits.output.unwrap_or(0));
         CommandEntry {
             argv: command.argv.clone(),
             args: Vec::new(),
@@ -172,9 +173,9 @@ impl From<&Command> for CommandEntry {
             concurrency: limits.concurrency.unwrap_or(0),
             environment: command.environment.iter().cloned().collect(),
             secrets: command.secrets.clone(),
-            cache: Span(command.cache.unwrap_or_default()),
+            cache,
             user: command.user.as_ref().map(ToString::to_string),
-            output: Size(limits.output.unwrap_or(0)),
+            output: Some(output).filter(|output| *output != usual_output(cache)),
         }
     }
 }
@@ -204,8 +205,8 @@ mod tests {
         }
         let usual = CommandEntry::from(&Command::define(&["/bin/true"], &[]).expect("a command"));
         assert_eq!(
-            (usual.timeout.0, usual.output.0),
-            (Duration::ZERO, 0),
+            (usual.timeout.0, usual.output),
+            (Duration::ZERO, Some(Size(0))),
             "no limits at all"
         );
     }
@@ -222,8 +223,8 @@ mod tests {
             ("argv = [\"/x\"]\ncache = \"2h\"", "an hour at most"),
             ("argv = [\"/x\"]\nuser = \"\"", "the user name is empty"),
             ("argv = [\"/x\"]\ncache = \"1s\"\nsecrets = [\"A\"]", "keep one"),
-            ("argv = [\"/x\"]\ncache = \"1s\"\noutput = 0", "1M at most"),
-            ("argv = [\"/x\"]\ncache = \"1s\"\noutput = \"2M\"", "1M at most"),
+            ("argv = [\"/x\"]\ncache = \"1s\"\noutput = 0", "64K at most"),
+            ("argv = [\"/x\"]\ncache = \"1s\"\noutput = \"65K\"", "64K at most"),
         ] {
             let read: CommandEntry = toml::from_str(text).expect(text);
             let error = read.define().expect_err(text).to_string();

@@ -251,6 +251,7 @@ fn a_command_of_another_account_gets_nothing_of_its_logins() {
     };
     assert!(set(&own, "LD_PRELOAD") && own.environment.user_environment);
     assert_eq!(lines(&own.environment.client), ["PASSWORD=x", "LC_ALL=x"]);
+    assert!(set(&own, "SSH_ORIGINAL_COMMAND") && !set(&other, "SSH_ORIGINAL_COMMAND"));
     assert!(!set(&other, "LD_PRELOAD") && !other.environment.user_environment);
     assert!(other.environment.client.is_empty());
     assert!(set(&other, "PASSWORD"), "what the command itself asks for");
