@@ -1,14 +1,17 @@
 //! Sessions as a front asks for them: they run, end, are signalled and refused, and the audit log has it all.
 
 use fleetgate_node::config::Config;
+use fleetgate_policy::commands::{Command, Commands};
 use fleetgate_policy::{Permits, Rule};
-use fleetgate_sys::{Fd, file};
+use fleetgate_sys::poll::{self, Watch};
+use fleetgate_sys::{Fd, file, process};
 use fleetgate_tests::node_desk::{Desk, asked, command, on_terminal};
 use fleetgate_tests::orders::{self, read_all, read_terminal, wait_for};
 use fleetgate_tests::{needs_root, skip};
 use fleetgate_wire::node::ProcessEnd;
 use fleetgate_wire::node::front::{ClientVariable, Program, Start, ToFront};
 use serde_json::Value;
+use std::sync::Arc;
 
 const GOOD: ProcessEnd = ProcessEnd {
     status: 0,
@@ -218,6 +221,30 @@ fn a_session_whose_end_is_told_leaves_its_place_at_once() {
     let told = names(&log);
     assert_eq!(told.iter().filter(|n| **n == "session_started").count(), 20);
     assert_eq!(told.iter().filter(|n| **n == "session_ended").count(), 20);
+}
+
+#[test]
+fn what_a_named_command_left_behind_lives_on_though_its_client_goes_at_once() {
+    needs_root!("sessions of another user");
+    let mut list = Commands::new();
+    let line = "sleep 100 > /dev/null 2>&1 & echo $!";
+    let defined = Command::define(&["/bin/sh", "-c", line], &[]).expect("a command");
+    list.add("leaves", defined).expect("one");
+    let mut permits = Permits::all();
+    permits.only_commands(Arc::new(list), &Rule::new("the test"));
+    let mut desk = Desk::with(Config::default(), permits);
+    let (ticket, fds) = desk.started(command("leaves"));
+    assert_eq!(desk.ended(ticket), GOOD);
+    // The session is not closed yet when its client goes.
+    let log = desk.close();
+    let left: i32 = outputs(fds).0.trim().parse().expect("a number");
+    assert_eq!(names(&log), ["session_started", "session_ended"]);
+    let pidfd = process::pidfd_open(left).expect("it lives on");
+    assert_eq!(
+        poll::poll(&mut [Watch::new(pidfd.raw(), poll::READ)], Some(50)),
+        Ok(0)
+    );
+    process::signal(&pidfd, process::SIGKILL).expect("it is the test's");
 }
 
 #[test]

@@ -306,7 +306,7 @@ impl Sessions {
     pub fn without_connection(&self) -> impl Iterator<Item = (u64, &str, &[Identity])> {
         self.all
             .iter()
-            .filter(|(_, session)| !session.doomed)
+            .filter(|(_, session)| !session.doomed && !session.end_is_told)
             .filter_map(|(number, session)| {
                 let identities = session.left_by.as_deref()?;
                 Some((*number, session.login.as_str(), identities))

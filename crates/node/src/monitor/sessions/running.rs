@@ -128,7 +128,8 @@ impl Sessions {
     /// it says, and nobody logged in who could end it; and so is what its client wanted ended with it. Any other session
     /// without a terminal sees the end of its standard input, and goes on as long as it likes; sshd does the same.
     pub(super) fn hang_up_session(&mut self, number: u64) {
-        if let Some(session) = self.all.get_mut(&number) {
+        // What lives on of one that has ended by itself is left alone, as after its end.
+        if let Some(session) = self.all.get_mut(&number).filter(|s| !s.end_is_told) {
             session.hung_up = true;
             if session.kind == SessionKind::Command || session.leaves_nothing {
                 // One that is still on its way is hung up on once more when it runs.
@@ -357,7 +358,7 @@ fn left_order(runtime_directory: &Path, id: &SessionId) -> Option<EndOrder> {
 impl Sessions {
     /// It may last no longer.
     pub(super) fn lasted_too_long(&mut self, tools: &mut Tools, number: u64) {
-        let Some(session) = self.all.get_mut(&number) else {
+        let Some(session) = self.all.get_mut(&number).filter(|s| !s.end_is_told) else {
             return;
         };
         let Some(TimeLimit { time, by }) = &session.limit else {
