@@ -6,7 +6,7 @@
 //! watched. Others: one ppoll for the first frame, one recvmsg. 1 wake-up, 2 system calls.
 
 use crate::{LaunchError, Stage};
-use fleetgate_sys::poll::{HANGUP, READ, Watch, poll};
+use fleetgate_sys::poll::{PEER_CLOSED, READ, Watch, poll};
 use fleetgate_sys::{Errno, Fd, socket};
 use fleetgate_wire::reply::{KeyFile, Timing};
 use fleetgate_wire::{Failure, Reply};
@@ -53,7 +53,7 @@ pub(crate) enum Silence {
 
 /// Waits for an `exec` helper to have become the user's program.
 pub(crate) fn executed(control: &Fd, buf: &mut [u8], wait_ms: u32) -> Result<Begun, Silence> {
-    let mut watch = [Watch::new(control.raw(), HANGUP)];
+    let mut watch = [Watch::new(control.raw(), PEER_CLOSED)];
     let late = poll(&mut watch, Some(wait_ms)).map_err(system("waiting for the session helper"))? == 0;
     let (frames, count) = match socket::receive_many(control, buf) {
         Ok(got) => got,
@@ -97,7 +97,7 @@ pub(crate) fn executed(control: &Fd, buf: &mut [u8], wait_ms: u32) -> Result<Beg
 
 /// Waits for the first word of a helper that goes on serving, or of `checkhomedir`.
 pub(crate) fn first_word(control: &Fd, buf: &mut [u8], wait_ms: u32) -> Result<Begun, Silence> {
-    let mut watch = [Watch::new(control.raw(), READ | HANGUP)];
+    let mut watch = [Watch::new(control.raw(), READ | PEER_CLOSED)];
     if poll(&mut watch, Some(wait_ms)).map_err(system("waiting for the session helper"))? == 0 {
         return Err(Silence::Late(Stage::Started));
     }

@@ -13,7 +13,7 @@ pub const READ: i16 = libc::POLLIN;
 pub const WRITE: i16 = libc::POLLOUT;
 /// The other side closed or shut down its sending half. Asked for alone it does not wake for arriving data,
 /// which is how a launch costs one wake-up instead of one per frame.
-pub const HANGUP: i16 = libc::POLLRDHUP;
+pub const PEER_CLOSED: i16 = libc::POLLRDHUP;
 /// Reported, never asked for: the other side is closed altogether.
 pub const CLOSED: i16 = libc::POLLHUP | libc::POLLERR | libc::POLLNVAL;
 /// Exceptional: a mount table changed, for instance.

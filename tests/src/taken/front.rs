@@ -8,7 +8,7 @@ use fleetgate_ssh::settings::Settings;
 use fleetgate_sys::{Fd, file};
 use fleetgate_wire::net::{Done, What};
 use fleetgate_wire::node::front::{FromFront, Program, Start, Ticket, ToFront};
-use fleetgate_wire::node::{self, Permits, State};
+use fleetgate_wire::node::{self, FrontPermits, State};
 use std::io::{Read, Write};
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ pub struct Handed {
     /// Its frozen state.
     pub state: State,
     /// What the monitor says that it may.
-    pub permits: Permits,
+    pub permits: FrontPermits,
     /// For its next exchange.
     pub cookie: [u8; 16],
     /// Its socket.

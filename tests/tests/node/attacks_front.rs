@@ -3,7 +3,7 @@
 
 use fleetgate_ssh::codec::Write as _;
 use fleetgate_ssh::key::{PublicKey, verify};
-use fleetgate_sys::poll::{HANGUP, Watch, poll};
+use fleetgate_sys::poll::{PEER_CLOSED, Watch, poll};
 use fleetgate_sys::{clock, file, net};
 use fleetgate_tests::taken::{
     Fate, Key, Node, SESSION, Scene, Stage, Want, command, front_tries, garbage, is_rejected, read_all,
@@ -136,7 +136,7 @@ fn a_front_reaches_no_connection_but_its_own() {
             "an order on a connection that its client has left, which the front does not tell",
             |s| {
                 s.ada.0.arrival.client.shutdown(Shutdown::Both).expect("open");
-                let mut watch = [Watch::new(s.ada.1.socket.raw(), HANGUP)];
+                let mut watch = [Watch::new(s.ada.1.socket.raw(), PEER_CLOSED)];
                 assert_eq!(poll(&mut watch, Some(PATIENCE_MS)), Ok(1));
                 for word in about(s, s.ada.1.number) {
                     s.front.seat.say(&word);

@@ -1,6 +1,7 @@
 //! What is wrong with this host, or will be missed, as seen by a node that would start now. It changes nothing and
 //! starts nothing.
 
+use super::listener::listener;
 use fleetgate_base::own;
 use fleetgate_node::config::cluster::{Cluster, removed_words, stale_words};
 use fleetgate_node::config::{Config, ConfigError, PamUse};
@@ -205,17 +206,34 @@ fn port(address: SocketAddr, serves: bool, is_own: bool) -> Finding {
         Err(e) if e.kind() == ErrorKind::AddrInUse && is_own => {
             Finding::good("listen", format!("{address} is taken while this node runs"))
         }
-        Err(e) if e.kind() == ErrorKind::AddrInUse => Finding::less(
-            "listen",
-            format!("{address} is taken: by this node, if it runs alone, else by another server"),
-            "stop the other server, or choose another port with `listen`",
-        ),
+        Err(e) if e.kind() == ErrorKind::AddrInUse => port_taken(address, listener(address)),
         Err(e) if e.kind() == ErrorKind::PermissionDenied && !serves => Finding::less(
             "listen",
             format!("{address} is root's to take, and no node is configured here"),
             "nothing, where this machine is to be no node; else run it as root, or start the node with --user-mode",
         ),
         Err(e) => Finding::wrong("listen", format!("{address}: {e}"), "correct `listen`"),
+    }
+}
+
+/// A port that is taken, by whom if that can be seen.
+fn port_taken(address: SocketAddr, by: Option<(u32, String)>) -> Finding {
+    const WHAT: &str = "listen";
+    match by {
+        // A node that has not joined notes nowhere that it runs.
+        Some((pid, name)) if name.starts_with("fleetgate") => {
+            Finding::good(WHAT, format!("{address} is taken by {name}, pid {pid}"))
+        }
+        Some((pid, name)) => Finding::less(
+            WHAT,
+            format!("{address} is taken by {name}, pid {pid}"),
+            "stop it, or choose another port with `listen`",
+        ),
+        None => Finding::less(
+            WHAT,
+            format!("{address} is taken: by this node, if it runs alone, else by another server"),
+            "run this as root to see by which; stop the other server, or choose another port with `listen`",
+        ),
     }
 }
 
@@ -418,7 +436,11 @@ mod tests {
         let taken = TcpListener::bind("127.0.0.1:0").expect("bound");
         let address = taken.local_addr().expect("an address");
         assert_eq!(port(address, true, true).grade, Grade::Good);
-        assert_eq!(port(address, true, false).grade, Grade::Less);
+        let by = |name: &str| port_taken(address, Some((7, name.to_owned())));
+        assert_eq!(by("fleetgate").grade, Grade::Good);
+        assert_eq!(by("sshd").grade, Grade::Less);
+        assert!(by("sshd").found.ends_with("is taken by sshd, pid 7"));
+        assert_eq!(port_taken(address, None).grade, Grade::Less);
         // An address that is not this machine's is wrong for anybody.
         let foreign = SocketAddr::from(([192, 0, 2, 1], 0));
         assert_eq!(port(foreign, false, false).grade, Grade::Wrong);

@@ -7,7 +7,7 @@
 //! The front's bytes go straight between its connection and the pipes, terminals and sockets that it was handed; the
 //! monitor sees requests and ends.
 
-use super::{Blob, ConnectionAddresses, ConnectionNumber, Permits, ProcessEnd, Settings, State};
+use super::{Blob, ConnectionAddresses, ConnectionNumber, FrontPermits, ProcessEnd, Settings, State};
 use crate::net::{Done, What};
 use crate::{choice, record};
 use alloc::ffi::CString;
@@ -22,7 +22,7 @@ choice! {
         /// First, and after a reload.
         0 => Begin { settings: Settings },
         /// A connection whose login was accepted; one descriptor, its socket. `state` is what the lobby handed over.
-        1 => Arrived { connection: ConnectionNumber, addresses: ConnectionAddresses, state: State, permits: Permits, cookie: [u8; 16] },
+        1 => Arrived { connection: ConnectionNumber, addresses: ConnectionAddresses, state: State, permits: FrontPermits, cookie: [u8; 16] },
         /// The signature of a later key exchange, and the next one's cookie.
         2 => Signed { connection: ConnectionNumber, signature: Vec<u8>, cookie: [u8; 16] },
         /// The session of [`FromFront::Start`] runs. With a terminal one descriptor, its master; else three: the

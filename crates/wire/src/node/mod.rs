@@ -179,10 +179,10 @@ record! {
     }
 }
 
-/// A kind of thing that a grant lets a login do, as bits of [`Permits`].
+/// A kind of thing that a grant lets a login do, as bits of [`FrontPermits`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-pub enum Kind {
+pub enum FrontPermit {
     /// A login shell.
     Shell = 1,
     /// A command.
@@ -203,29 +203,29 @@ pub enum Kind {
 
 /// The kinds of a grant, for the front to refuse early; the monitor checks every request itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Permits(pub u32);
+pub struct FrontPermits(pub u32);
 
-impl Permits {
+impl FrontPermits {
     /// Whether `kind` is among them.
-    pub const fn has(self, kind: Kind) -> bool {
+    pub const fn has(self, kind: FrontPermit) -> bool {
         self.0 & kind as u32 != 0
     }
 
     /// These and `kind`.
     #[must_use]
-    pub const fn with(self, kind: Kind) -> Permits {
-        Permits(self.0 | kind as u32)
+    pub const fn with(self, kind: FrontPermit) -> FrontPermits {
+        FrontPermits(self.0 | kind as u32)
     }
 }
 
-impl Encode for Permits {
+impl Encode for FrontPermits {
     fn encode(&self, w: &mut Writer) {
         self.0.encode(w);
     }
 }
-impl Decode for Permits {
+impl Decode for FrontPermits {
     fn decode(r: &mut Reader<'_>) -> Result<Self, Error> {
-        Ok(Permits(u32::decode(r)?))
+        Ok(FrontPermits(u32::decode(r)?))
     }
 }
-impl Item for Permits {}
+impl Item for FrontPermits {}

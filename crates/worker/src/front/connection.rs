@@ -14,7 +14,7 @@ use fleetgate_ssh::{Connection, driver};
 use fleetgate_sys::epoll::{self, Epoll};
 use fleetgate_sys::{Errno, Fd, net, stream};
 use fleetgate_wire::node::front::{FromFront, RequestKind, Ticket, ToFront};
-use fleetgate_wire::node::{self, Kind, Permits};
+use fleetgate_wire::node::{self, FrontPermit, FrontPermits};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,7 +39,7 @@ pub(super) struct ClientConnection {
     readable: bool,
     hung_up: bool,
     writable: bool,
-    pub(super) permits: Permits,
+    pub(super) permits: FrontPermits,
     pub(super) channels: BTreeMap<u32, Channel>,
     /// What the monitor's answers by these tickets are for.
     pub(super) uses: BTreeMap<Ticket, Use>,
@@ -85,7 +85,7 @@ impl ClientConnection {
         place: u32,
         (settings, state): (Arc<Settings>, &[u8]),
         socket: Fd,
-        permits: Permits,
+        permits: FrontPermits,
         cookie: [u8; 16],
     ) -> Result<ClientConnection, String> {
         let mut core = Connection::thaw(state, settings)
@@ -462,7 +462,7 @@ impl ClientConnection {
         self.announce();
         match kind {
             ChannelKind::Session => {
-                let any = [Kind::Shell, Kind::Exec, Kind::Sftp]
+                let any = [FrontPermit::Shell, FrontPermit::Exec, FrontPermit::Sftp]
                     .into_iter()
                     .any(|k| self.permits.has(k));
                 if !any {

@@ -16,7 +16,7 @@ use fleetgate_sys::{Errno, Fd};
 use fleetgate_wire::common::Endpoint;
 use fleetgate_wire::net::{Done, MAX_HOST, What};
 use fleetgate_wire::node::front::{FromFront, RequestKind, Ticket};
-use fleetgate_wire::node::{Blob, Kind};
+use fleetgate_wire::node::{Blob, FrontPermit};
 use fleetgate_wire::{Failure, Reason};
 use std::ffi::CString;
 
@@ -55,7 +55,7 @@ impl ClientConnection {
         context: &mut Context<'_>,
     ) -> Result<(), WorkerEnd> {
         let to = words(&[host, format!(":{port}").as_bytes()].concat());
-        if !self.permits.has(Kind::ConnectForward) {
+        if !self.permits.has(FrontPermit::ConnectForward) {
             let what = [b"direct-tcpip to ", to.as_bytes()].concat();
             return self.refuse(channel, RequestKind::ConnectTcp, &what, context);
         }
@@ -87,7 +87,7 @@ impl ClientConnection {
         context: &mut Context<'_>,
     ) -> Result<(), WorkerEnd> {
         let to = words(path);
-        if !self.permits.has(Kind::ConnectForward) {
+        if !self.permits.has(FrontPermit::ConnectForward) {
             let what = [b"direct-streamlocal to ", to.as_bytes()].concat();
             return self.refuse(channel, RequestKind::ConnectUnix, &what, context);
         }
@@ -111,7 +111,7 @@ impl ClientConnection {
         reply: Option<ReplyId>,
         context: &mut Context<'_>,
     ) -> Result<(), WorkerEnd> {
-        if !self.permits.has(Kind::X11) {
+        if !self.permits.has(FrontPermit::X11) {
             if let Some(Channel::Session(session)) = self.channels.get_mut(&channel.0) {
                 session.x11 = None;
             }
@@ -151,7 +151,7 @@ impl ClientConnection {
             request,
             Global::TcpipForward { .. } | Global::StreamlocalForward { .. }
         );
-        if listens && !self.permits.has(Kind::ListenForward) {
+        if listens && !self.permits.has(FrontPermit::ListenForward) {
             self.answer_global(reply, None);
             return self.deny(RequestKind::Listen, b"remote forwarding", context);
         }

@@ -15,7 +15,7 @@ use fleetgate_ssh::event::{ChannelId, LEAVE_NOTHING, NOT_BEGUN, ReplyId, Request
 use fleetgate_sys::{Fd, terminal};
 use fleetgate_wire::net::What;
 use fleetgate_wire::node::front::{self, FromFront, Program, RequestKind, Start, Terminal, Ticket};
-use fleetgate_wire::node::{self, Kind, MAX_COMMAND, MAX_MODES};
+use fleetgate_wire::node::{self, FrontPermit, MAX_COMMAND, MAX_MODES};
 use std::ffi::{CStr, CString};
 use std::time::Duration;
 
@@ -55,7 +55,7 @@ impl ClientConnection {
         let early = session.stage == Stage::Before;
         let done = match request {
             Request::Pty(pty) if early => {
-                if !permits.has(Kind::Pty) {
+                if !permits.has(FrontPermit::Pty) {
                     self.deny(RequestKind::Terminal, b"pty-req", context)?;
                     false
                 } else if pty.term.len() > MAX_TERM || pty.modes.len() > MAX_MODES {
@@ -134,9 +134,9 @@ impl ClientConnection {
         context: &mut Context<'_>,
     ) -> Result<(), WorkerEnd> {
         let kind = match &program {
-            Program::Shell => Kind::Shell,
-            Program::Subsystem { name } if name == b"sftp" => Kind::Sftp,
-            Program::Exec { .. } | Program::Subsystem { .. } => Kind::Exec,
+            Program::Shell => FrontPermit::Shell,
+            Program::Subsystem { name } if name == b"sftp" => FrontPermit::Sftp,
+            Program::Exec { .. } | Program::Subsystem { .. } => FrontPermit::Exec,
         };
         if !self.permits.has(kind) {
             self.answer(reply, false);
@@ -148,7 +148,7 @@ impl ClientConnection {
                 }
                 Program::Subsystem { name } => {
                     let kind = match kind {
-                        Kind::Sftp => RequestKind::Sftp,
+                        FrontPermit::Sftp => RequestKind::Sftp,
                         _ => RequestKind::Exec,
                     };
                     (kind, [b"subsystem ", &name[..]].concat())
@@ -448,7 +448,7 @@ impl ClientConnection {
         reply: Option<ReplyId>,
         context: &mut Context<'_>,
     ) -> Result<(), WorkerEnd> {
-        if !self.permits.has(Kind::Agent) {
+        if !self.permits.has(FrontPermit::Agent) {
             self.answer(reply, false);
             return self.deny(RequestKind::Agent, b"auth-agent-req@openssh.com", context);
         }

@@ -5,7 +5,7 @@ use fleetgate_ssh::event::{Global, Stream};
 use fleetgate_sys::{process, stream};
 use fleetgate_wire::node::front::{FromFront, ToFront};
 use fleetgate_wire::node::lobby::{FromLobby, ToLobby};
-use fleetgate_wire::node::{Kind, MAX_UNREAD, Verdict};
+use fleetgate_wire::node::{FrontPermit, MAX_UNREAD, Verdict};
 
 #[test]
 fn a_worker_is_confined() {
@@ -93,7 +93,7 @@ fn who_reads_no_last_words_is_left() {
 #[test]
 fn a_flood_of_refusals_is_told_in_part() {
     let mut w = World::new();
-    w.permits.0 &= !(Kind::ListenForward as u32);
+    w.permits.0 &= !(FrontPermit::ListenForward as u32);
     let c = w.login();
     let forward = Global::TcpipForward {
         host: Vec::new(),

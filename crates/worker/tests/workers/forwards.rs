@@ -2,7 +2,7 @@
 
 use crate::world::{Said, World};
 use fleetgate_ssh::event::{ChannelKind, Global, Request, Stream};
-use fleetgate_wire::node::Kind;
+use fleetgate_wire::node::FrontPermit;
 use fleetgate_wire::node::front::{FromFront, RequestKind};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -96,7 +96,7 @@ fn what_cannot_be_reached_or_may_not_be_is_refused() {
         name: b"tun@openssh.com".to_vec(),
         payload: Vec::new(),
     };
-    let all = Kind::ConnectForward as u32;
+    let all = FrontPermit::ConnectForward as u32;
     for (kind, without, reason, told) in [
         (direct(port), 0, 2, None),
         (
@@ -244,7 +244,7 @@ fn a_command_begins_once_what_was_asked_for_before_it_listens_or_cannot() {
 #[test]
 fn remote_forwarding_needs_its_permit() {
     let mut w = World::new();
-    w.permits.0 &= !(Kind::ListenForward as u32);
+    w.permits.0 &= !(FrontPermit::ListenForward as u32);
     let c = w.login();
     let forward = Global::TcpipForward {
         host: Vec::new(),

@@ -4,7 +4,7 @@ use crate::world::{Said, World};
 use fleetgate_ssh::event::{Pty, Request, Stream, WindowSize};
 use fleetgate_sys::{file, process, terminal};
 use fleetgate_wire::node::front::{FromFront, Program, RequestKind};
-use fleetgate_wire::node::{Kind, MAX_COMMAND, MAX_ENVIRONMENT, MAX_VARIABLES};
+use fleetgate_wire::node::{FrontPermit, MAX_COMMAND, MAX_ENVIRONMENT, MAX_VARIABLES};
 
 /// How a program ends.
 enum Ends {
@@ -386,15 +386,15 @@ fn what_the_grant_has_not_is_refused_and_told() {
     });
     let command = b"id".to_vec();
     let rows = [
-        (Kind::Shell, Request::Shell, RequestKind::Shell, "shell"),
+        (FrontPermit::Shell, Request::Shell, RequestKind::Shell, "shell"),
         (
-            Kind::Exec,
+            FrontPermit::Exec,
             Request::Exec { command },
             RequestKind::Exec,
             "exec id",
         ),
         (
-            Kind::Sftp,
+            FrontPermit::Sftp,
             Request::Subsystem {
                 name: b"sftp".to_vec(),
             },
@@ -402,14 +402,14 @@ fn what_the_grant_has_not_is_refused_and_told() {
             "subsystem sftp",
         ),
         (
-            Kind::Exec,
+            FrontPermit::Exec,
             Request::Subsystem { name: b"x".to_vec() },
             RequestKind::Exec,
             "subsystem x",
         ),
-        (Kind::Pty, pty, RequestKind::Terminal, "pty-req"),
+        (FrontPermit::Pty, pty, RequestKind::Terminal, "pty-req"),
         (
-            Kind::Agent,
+            FrontPermit::Agent,
             Request::Agent,
             RequestKind::Agent,
             "auth-agent-req@openssh.com",

@@ -11,7 +11,7 @@ use fleetgate_wire::common::Endpoint;
 use fleetgate_wire::net::{Done, What};
 use fleetgate_wire::node::front::{FromFront, Program, Start, Ticket, ToFront};
 use fleetgate_wire::node::lobby::{FromLobby, ToLobby};
-use fleetgate_wire::node::{self, ConnectionAddresses, Kind, Permits, Settings, Verdict};
+use fleetgate_wire::node::{self, ConnectionAddresses, FrontPermit, FrontPermits, Settings, Verdict};
 use fleetgate_wire::{Decode, Encode};
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString};
@@ -128,7 +128,7 @@ pub struct World {
     pub front: WorkerKind,
     pub host_key: HostKey,
     pub clients: Vec<Client>,
-    pub permits: Permits,
+    pub permits: FrontPermits,
     sockets: BTreeMap<node::ConnectionNumber, Fd>,
     programs: Vec<Running>,
     listeners: Vec<(node::ConnectionNumber, Ticket, std::net::TcpListener)>,
@@ -763,19 +763,19 @@ fn nowhere() -> Endpoint {
     }
 }
 
-pub fn all_permits() -> Permits {
+pub fn all_permits() -> FrontPermits {
     [
-        Kind::Shell,
-        Kind::Exec,
-        Kind::Sftp,
-        Kind::Pty,
-        Kind::ConnectForward,
-        Kind::ListenForward,
-        Kind::Agent,
-        Kind::X11,
+        FrontPermit::Shell,
+        FrontPermit::Exec,
+        FrontPermit::Sftp,
+        FrontPermit::Pty,
+        FrontPermit::ConnectForward,
+        FrontPermit::ListenForward,
+        FrontPermit::Agent,
+        FrontPermit::X11,
     ]
     .into_iter()
-    .fold(Permits::default(), Permits::with)
+    .fold(FrontPermits::default(), FrontPermits::with)
 }
 
 fn settings(host_key: &HostKey) -> Settings {

@@ -18,7 +18,7 @@ use crate::monitor::workers::WorkerId;
 use exchanges::Exchanges;
 use fleetgate_policy::address::Network;
 use fleetgate_policy::strangers::{Admission, Bounds, Full as Refused, WaitingConnections};
-use fleetgate_sys::poll::{HANGUP, Watch, poll};
+use fleetgate_sys::poll::{PEER_CLOSED, Watch, poll};
 use fleetgate_sys::{Fd, net};
 use fleetgate_wire::node::front::{Start, Ticket};
 use fleetgate_wire::node::{ConnectionAddresses, ConnectionNumber};
@@ -259,7 +259,7 @@ impl Connection {
 
     /// Whether the client has closed its end.
     pub fn is_left(&self) -> bool {
-        poll(&mut [Watch::new(self.socket.raw(), HANGUP)], Some(0)) != Ok(0)
+        poll(&mut [Watch::new(self.socket.raw(), PEER_CLOSED)], Some(0)) != Ok(0)
     }
 
     /// The proxy that it came by, for log and audit.

@@ -19,7 +19,7 @@ use crate::monitor::workers::WorkerKind;
 use fleetgate_policy::grant::How;
 use fleetgate_policy::{Grant, GrantId};
 use fleetgate_wire::node::lobby::ToLobby;
-use fleetgate_wire::node::{ConnectionNumber, Kind, Permits, Verdict};
+use fleetgate_wire::node::{ConnectionNumber, FrontPermit, FrontPermits, Verdict};
 use std::time::Duration;
 
 impl Monitor {
@@ -230,13 +230,13 @@ impl Monitor {
 
 /// What the front may ask the monitor for. What roles allow may change while the connection is open, and why they refuse a program is
 /// for its user to read: that the front does not know, so it is to ask.
-pub(super) fn permits_for_front(granted: &OpenLogin, now: Duration) -> Permits {
+pub(super) fn permits_for_front(granted: &OpenLogin, now: Duration) -> FrontPermits {
     let offered = permits_of_grant(&granted.grant, now);
     match granted.members.is_empty() {
         true => offered,
-        false => [Kind::Shell, Kind::Exec, Kind::Sftp]
+        false => [FrontPermit::Shell, FrontPermit::Exec, FrontPermit::Sftp]
             .into_iter()
-            .fold(offered, Permits::with),
+            .fold(offered, FrontPermits::with),
     }
 }
 

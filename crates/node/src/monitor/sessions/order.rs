@@ -1,5 +1,14 @@
 //! From what a client asked for to an order for the helper, or to the words of a refusal. Pure: the grant, the
 //! configuration and the account are given, nothing is opened and nobody is asked.
+//!
+//! A program has a type in each step:
+//!
+//! | step | type |
+//! |---|---|
+//! | the client asks | `front::Program` (as `policy::What` to the grant) |
+//! | the grant answers | `policy::permits::Program` |
+//! | the monitor has decided | [`ProgramChoice`], and `SessionKind` for the audit log |
+//! | the helper is told | `wire::exec::Program`, or `wire::sftp::Sftp` |
 
 use super::environment;
 use super::facts::{OrderFacts, ProgramChoice};
@@ -10,7 +19,9 @@ use fleetgate_policy::{Grant, GrantRequest, What};
 use fleetgate_wire::common::{Account, Ageing, Moment};
 use fleetgate_wire::exec::{Checks, Environment, Exec, Login, Program, Resources};
 use fleetgate_wire::node::front::{self, Start, Terminal};
-use fleetgate_wire::node::{Kind, MAX_COMMAND, MAX_ENVIRONMENT, MAX_MODES, MAX_VARIABLES, Permits};
+use fleetgate_wire::node::{
+    FrontPermit, FrontPermits, MAX_COMMAND, MAX_ENVIRONMENT, MAX_MODES, MAX_VARIABLES,
+};
 use fleetgate_wire::sftp::Sftp;
 use std::ffi::CString;
 use std::time::Duration;
@@ -134,7 +145,7 @@ fn shorten(list: &mut String, most: usize, is_json: bool) {
 }
 
 /// The kinds that are worth asking for, for the front to refuse the others early.
-pub fn permits_of_grant(grant: &Grant, now: Duration) -> Permits {
+pub fn permits_of_grant(grant: &Grant, now: Duration) -> FrontPermits {
     let ask = |what| {
         grant
             .allows(&GrantRequest {
@@ -151,18 +162,18 @@ pub fn permits_of_grant(grant: &Grant, now: Duration) -> Permits {
     // With a list of named commands only its own lines are allowed, so no particular line can be asked about.
     let exec = permits.allow_kind(P::Exec).is_ok();
     [
-        (Kind::Shell, ask(What::Shell)),
-        (Kind::Exec, exec || ask(What::Exec(b"true"))),
-        (Kind::Sftp, ask(What::Subsystem(b"sftp"))),
-        (Kind::Pty, ask(What::Pty)),
-        (Kind::ConnectForward, any([P::ConnectTcp, P::ConnectUnix])),
-        (Kind::ListenForward, any([P::ListenTcp, P::ListenUnix])),
-        (Kind::Agent, ask(What::Agent)),
-        (Kind::X11, ask(What::X11)),
+        (FrontPermit::Shell, ask(What::Shell)),
+        (FrontPermit::Exec, exec || ask(What::Exec(b"true"))),
+        (FrontPermit::Sftp, ask(What::Subsystem(b"sftp"))),
+        (FrontPermit::Pty, ask(What::Pty)),
+        (FrontPermit::ConnectForward, any([P::ConnectTcp, P::ConnectUnix])),
+        (FrontPermit::ListenForward, any([P::ListenTcp, P::ListenUnix])),
+        (FrontPermit::Agent, ask(What::Agent)),
+        (FrontPermit::X11, ask(What::X11)),
     ]
     .into_iter()
     .filter(|(_, allowed)| *allowed)
-    .fold(Permits::default(), |permits, (kind, _)| permits.with(kind))
+    .fold(FrontPermits::default(), |permits, (kind, _)| permits.with(kind))
 }
 
 /// The order for a shell or a command.

@@ -271,25 +271,25 @@ fn requests_are_bounded() {
 #[test]
 fn a_front_is_offered_what_may_be_had() {
     let all = [
-        Kind::Shell,
-        Kind::Exec,
-        Kind::Sftp,
-        Kind::Pty,
-        Kind::ConnectForward,
-        Kind::ListenForward,
-        Kind::Agent,
-        Kind::X11,
+        FrontPermit::Shell,
+        FrontPermit::Exec,
+        FrontPermit::Sftp,
+        FrontPermit::Pty,
+        FrontPermit::ConnectForward,
+        FrontPermit::ListenForward,
+        FrontPermit::Agent,
+        FrontPermit::X11,
     ];
-    let names = |permits: Permits| all.into_iter().filter(|k| permits.has(*k)).collect::<Vec<_>>();
-    let but = |left: &[Kind]| all.into_iter().filter(|k| !left.contains(k)).collect::<Vec<_>>();
+    let names = |permits: FrontPermits| all.into_iter().filter(|k| permits.has(*k)).collect::<Vec<_>>();
+    let but = |left: &[FrontPermit]| all.into_iter().filter(|k| !left.contains(k)).collect::<Vec<_>>();
     use fleetgate_policy::Kind as P;
     for (permits, wanted) in [
         (May::all(), all.to_vec()),
-        (without(P::Pty), but(&[Kind::Pty])),
+        (without(P::Pty), but(&[FrontPermit::Pty])),
         (without(P::ConnectTcp), all.to_vec()),
         (May::none(&Rule::new("x")), Vec::new()),
         (forced("uptime"), all.to_vec()),
-        (named(), but(&[Kind::Shell, Kind::Sftp])),
+        (named(), but(&[FrontPermit::Shell, FrontPermit::Sftp])),
     ] {
         assert_eq!(names(permits_of_grant(&grant(permits), NOW)), wanted);
     }
