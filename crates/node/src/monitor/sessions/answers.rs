@@ -422,6 +422,39 @@ mod tests {
     }
 
     #[test]
+    fn variables_of_a_key_are_part_of_what_is_the_same() {
+        use fleetgate_policy::Rule;
+        use fleetgate_policy::commands::{Command, Commands};
+        let mut list = Commands::new();
+        let command = Command::define(&["/bin/x"], &[]).expect("a command");
+        let limits = fleetgate_policy::commands::CommandLimits {
+            output: Some(1024),
+            ..Default::default()
+        };
+        let command = command.limited(limits).with_cache(Duration::from_secs(1));
+        list.add("x", command.expect("it may be kept")).expect("one");
+        let command = list.find(b"x", &Rule::new("the test")).expect("it is there");
+        let start = Start {
+            program: fleetgate_wire::node::front::Program::Shell,
+            terminal: None,
+            environment: Vec::new(),
+            agent: None,
+            x11: None,
+        };
+        let by_key = |account: RunAccount, scope: &str| {
+            let mut permits = Permits::all();
+            permits.set("SCOPE", scope);
+            SameRun::of(&command, account, &permits, &start)
+        };
+        let own = |scope| by_key(RunAccount::Login(1000), scope);
+        assert_eq!(own("one"), own("one"));
+        assert_ne!(own("one"), own("two"));
+        // They do not reach a command of another account.
+        let others = |scope| by_key(RunAccount::Named("root".to_owned()), scope);
+        assert_eq!(others("one"), others("two"));
+    }
+
+    #[test]
     fn results_are_kept_for_their_time_and_within_the_bound() {
         let (mut answers, begun, minute) = (Answers::default(), Instant::now(), Duration::from_secs(60));
         for n in 0..20u64 {
