@@ -2,7 +2,7 @@
 //! a refusal is told to the client and to the audit log. The steps that follow are `prepare` and `launch`.
 
 use super::answers::{self, RunAccount, SameRun, SharedRun};
-use super::confinement::may_enter;
+use super::confinement::may_enter_without_shell;
 use super::facts::{ClusterUser, ProgramChoice};
 use super::launch::PendingLaunch;
 use super::order::{self, SessionRefusal};
@@ -17,7 +17,7 @@ use crate::monitor::tools::Tools;
 use fleetgate_launch::pam::PamSession;
 use fleetgate_policy::commands::NamedCommand;
 use fleetgate_policy::{Grant, Watching};
-use fleetgate_sys::{Fd, clock};
+use fleetgate_sys::Fd;
 use fleetgate_wire::common::Account;
 use fleetgate_wire::node::ConnectionAddresses;
 use fleetgate_wire::node::front::{Start, Ticket, ToFront};
@@ -149,12 +149,7 @@ impl Sessions {
         });
         if same.is_some() {
             // What the helper would look at, were a process begun.
-            may_enter(&account, true, clock::wall().sec.div_euclid(86_400))?;
-            if granted.grant.must_change_password {
-                return Err(SessionRefusal::new(
-                    "the password has expired: change it in a shell",
-                ));
-            }
+            may_enter_without_shell(&granted.grant, &account)?;
         }
         if let Some(same) = &same
             && self.answer_by_another_run(tools, granted, ticket, same, decided.command())

@@ -2,6 +2,8 @@
 //! now, and may the directory that the user is confined to be trusted.
 
 use super::order::SessionRefusal;
+use fleetgate_policy::Grant;
+use fleetgate_sys::clock;
 use fleetgate_wire::common::Account;
 use std::ffi::CStr;
 use std::os::unix::ffi::OsStrExt;
@@ -34,6 +36,16 @@ pub fn may_enter(account: &Account, expiry: bool, today: i64) -> Result<(), Sess
         ));
     }
     Ok(())
+}
+
+/// The same where no shell of the account's is begun, in which an expired password could be changed.
+pub fn may_enter_without_shell(grant: &Grant, account: &Account) -> Result<(), SessionRefusal> {
+    if grant.must_change_password {
+        return Err(SessionRefusal::new(
+            "the password has expired: change it in a shell",
+        ));
+    }
+    may_enter(account, true, clock::wall().sec.div_euclid(86_400))
 }
 
 /// Whether a directory may be a root: it and all above it are root's, and nobody else may write there. Else who may could

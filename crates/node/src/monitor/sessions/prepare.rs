@@ -9,7 +9,7 @@ use crate::monitor::names::Lane;
 use crate::monitor::tools::Tools;
 use crate::monitor::x11;
 use fleetgate_sys::poll::READ;
-use fleetgate_sys::{clock, process};
+use fleetgate_sys::process;
 use fleetgate_wire::common::Account;
 use fleetgate_wire::names::{About as Question, Found};
 
@@ -59,14 +59,7 @@ impl Sessions {
             return self.refuse(tools, number, SessionRefusal(why));
         };
         // What the helper would look at, were it the login's own session.
-        let today = clock::wall().sec.div_euclid(86_400);
-        let may = match pending.grant.must_change_password {
-            true => Err(SessionRefusal::new(
-                "the password has expired: change it in a shell",
-            )),
-            false => confinement::may_enter(&pending.account, true, today),
-        };
-        if let Err(why) = may {
+        if let Err(why) = confinement::may_enter_without_shell(&pending.grant, &pending.account) {
             return self.refuse(tools, number, why);
         }
         session.uid = account.ids.uid;
