@@ -37,5 +37,5 @@ pub use reaper::{End, RepairReport, STATE_DIRECTORY, SessionReaper};
 pub use reply::Begun;
 pub use running::{LaunchTimes, RunningHelper};
 pub use session_record::SessionToClose;
-pub use thread::{Completions, LaunchThreads, Threads};
+pub use thread::{Completions, LaunchOutcome, LaunchThreads, Threads};
 pub use wtmpdb::{WTMPDB_STATE, Wtmpdb};

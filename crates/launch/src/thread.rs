@@ -14,7 +14,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// What a launch came to.
-pub type Outcome = Result<(RunningHelper, Begun), LaunchError>;
+pub type LaunchOutcome = Result<(RunningHelper, Begun), LaunchError>;
 
 /// How many threads and waiting launches there may be.
 #[derive(Clone, Copy, Debug)]
@@ -66,7 +66,7 @@ struct State {
 
 struct Job {
     launch: Launch,
-    done: Box<dyn FnOnce(Outcome) + Send>,
+    done: Box<dyn FnOnce(LaunchOutcome) + Send>,
 }
 
 struct WatchEntry {
@@ -105,7 +105,7 @@ impl LaunchThreads {
     pub fn submit(
         &self,
         launch: Launch,
-        done: impl FnOnce(Outcome) + Send + 'static,
+        done: impl FnOnce(LaunchOutcome) + Send + 'static,
     ) -> Result<(), LaunchError> {
         let shared = &self.shared;
         let mut state = shared.lock();
@@ -129,7 +129,7 @@ impl LaunchThreads {
     }
 
     /// Launches and waits: for callers that have nothing else to do.
-    pub fn launch(&self, launch: Launch) -> Outcome {
+    pub fn launch(&self, launch: Launch) -> LaunchOutcome {
         let (send, receive) = std::sync::mpsc::sync_channel(1);
         self.submit(launch, move |outcome| {
             let _ = send.send(outcome);
@@ -249,7 +249,7 @@ fn start_thread(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), L
 /// Outcomes for a caller that waits with poll or epoll: a descriptor that is readable while there are any.
 pub struct Completions {
     bell: Fd,
-    done: Mutex<VecDeque<(u64, Outcome)>>,
+    done: Mutex<VecDeque<(u64, LaunchOutcome)>>,
 }
 
 impl Completions {
@@ -262,7 +262,7 @@ impl Completions {
     }
 
     /// What to hand to [`LaunchThreads::submit`]: the outcome is filed under `token`.
-    pub fn file(self: &Arc<Completions>, token: u64) -> impl FnOnce(Outcome) + Send + 'static {
+    pub fn file(self: &Arc<Completions>, token: u64) -> impl FnOnce(LaunchOutcome) + Send + 'static {
         let this = self.clone();
         move |outcome| {
             let mut done = this.done.lock().expect("no panic is survived");
@@ -278,7 +278,7 @@ impl Completions {
     }
 
     /// All outcomes so far, oldest first.
-    pub fn take(&self) -> VecDeque<(u64, Outcome)> {
+    pub fn take(&self) -> VecDeque<(u64, LaunchOutcome)> {
         epoll::quiet(&self.bell);
         std::mem::take(&mut self.done.lock().expect("no panic is survived"))
     }

@@ -7,10 +7,10 @@ use std::time::Duration;
 /// Bytes of documents whose signatures the monitor checks: so many at once, and then so many a second. A tunnel that wants more
 /// is ended.
 pub const DOCUMENTS: (u64, u64) = (4 * MAX_STATE as u64, 1 << 20);
-/// What the tunnel passes on of one proxy, whose next words wait otherwise: of DOCUMENTS two proxies that lie leave enough for
+/// What the tunnel passes on of one proxy, whose next messages wait otherwise: of DOCUMENTS two proxies that lie leave enough for
 /// an honest one. Each takes a state of any length at once.
 pub const SHARE: (u64, u64) = (DOCUMENTS.0 / 3, DOCUMENTS.1 / 4);
-/// What a word costs of a proxy's share beside its length. One that the monitor signs or writes something for: four a second,
+/// What a message costs of a proxy's share beside its length. One that the monitor signs or writes something for: four a second,
 /// which leaves others what the monitor signs (STATEMENTS).
 pub const WORD: u64 = 64 << 10;
 /// Likewise, one that it only reads.

@@ -25,7 +25,7 @@ pub enum Worker {
 }
 
 impl Worker {
-    /// In words.
+    /// As a text.
     pub const fn name(self) -> &'static str {
         match self {
             Worker::Lobby => "lobby",

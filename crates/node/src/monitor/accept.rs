@@ -34,7 +34,7 @@ pub struct NewConnection {
     pub source: SocketAddr,
     /// Both ends.
     pub addresses: ConnectionAddresses,
-    /// The proxy that it came by; all else is its word then.
+    /// The proxy that it came by; all else is its claim then.
     pub via: Option<Via>,
 }
 

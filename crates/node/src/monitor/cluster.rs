@@ -3,7 +3,7 @@
 
 use super::Monitor;
 use super::audit::{EndOrder, Event};
-use super::connections::{LAST_WORD, Stage};
+use super::connections::{FRONTS_REPORT, Stage};
 use super::label_commands::Value;
 use super::open_login::OpenLogin;
 use super::settings::worker_user;
@@ -204,9 +204,9 @@ impl Monitor {
             }
             // The proxies' sessions end with the tunnel. Here their clients hear why, and what runs is killed.
             let removal = cluster.removal(now).filter(|_| known.via.is_some());
-            let refusal = known.open_login().and_then(|granted| {
-                let identities = granted.members.iter().map(|of| &of.identity);
-                lock(identities, granted.grant.login.as_str(), cluster, now)
+            let refusal = known.open_login().and_then(|open_login| {
+                let identities = open_login.members.iter().map(|of| &of.identity);
+                lock(identities, open_login.grant.login.as_str(), cluster, now)
                     .or_else(|| removal.map(|lock| lock.refusal()))
             });
             if let Some(refusal) = refusal {
@@ -276,22 +276,24 @@ impl Monitor {
         let timer = self
             .tools
             .timers
-            .after(LAST_WORD, Key::new(Owner::Connections, number));
+            .after(FRONTS_REPORT, Key::new(Owner::Connections, number));
         known.deadline = Some(timer);
-        let Some(granted) = known.open_login() else { return };
+        let Some(open_login) = known.open_login() else {
+            return;
+        };
         // Nothing is ordered with it any more.
-        granted.grant.expires = Some(Duration::ZERO);
-        let login = granted.grant.login.to_string();
-        let user = granted.user();
+        open_login.grant.expires = Some(Duration::ZERO);
+        let login = open_login.grant.login.to_string();
+        let user = open_login.user();
         let text = CString::new(refusal.words.clone()).unwrap_or_default();
         match at_front {
             Some(front) => {
-                let word = ToFront::End {
+                let message = ToFront::End {
                     connection: number,
                     reason: BY_APPLICATION,
                     text,
                 };
-                self.workers.say(front, &word, Vec::new(), &self.tools.wakes);
+                self.workers.say(front, &message, Vec::new(), &self.tools.wakes);
             }
             None => self.tell_lobby(&ToLobby::End {
                 connection: number,
@@ -334,14 +336,14 @@ fn lock<'a>(
 
 /// Decides about a login of the cluster again, for an order: what was a yes an hour ago may be a no, or a smaller yes.
 pub(crate) fn decide_request_again(
-    granted: &mut OpenLogin,
+    open_login: &mut OpenLogin,
     tools: &Tools,
     trust: &Trust,
 ) -> Result<(), String> {
     let now = unix_seconds();
-    let login = granted.grant.login.as_str();
+    let login = open_login.grant.login.as_str();
     let Some(cluster) = &tools.cluster else {
-        return match granted.members.is_empty() {
+        return match open_login.members.is_empty() {
             true => Ok(()),
             false => Err("this node has left the cluster: log in again".to_owned()),
         };
@@ -350,20 +352,20 @@ pub(crate) fn decide_request_again(
         return Err(lock.refusal().words);
     }
     let mut is_other = false;
-    for member in &mut granted.members {
+    for member in &mut open_login.members {
         is_other |= member
             .decide_again(cluster, login, now, trust.skew)
             .map_err(|refusal| refusal.words)?;
     }
     if is_other {
-        let mut permits = granted.base.clone();
-        for member in &granted.members {
+        let mut permits = open_login.base.clone();
+        for member in &open_login.members {
             permits = member.within(permits).map_err(|denied| denied.to_string())?;
         }
         permits
             .name_commands(&trust.commands)
             .map_err(|denied| denied.to_string())?;
-        granted.grant.permits = permits;
+        open_login.grant.permits = permits;
     }
     Ok(())
 }

@@ -31,7 +31,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// How long the last audit events may take to the disk when the node ends.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+const AUDIT_FLUSH: Duration = Duration::from_secs(1);
 
 /// All of it.
 pub struct Monitor {
@@ -93,7 +93,7 @@ impl Monitor {
                 writing.finish();
                 let _ = done.send(());
             });
-            let _ = wait.recv_timeout(LAST_WORDS);
+            let _ = wait.recv_timeout(AUDIT_FLUSH);
         }
         served
     }
@@ -156,8 +156,8 @@ impl Monitor {
                 self.workers.woken(id, &self.tools.wakes, &mut news);
                 self.take(news);
             }
-            Owner::StartsAndIdleFronts if id == 0 => self.workers.rung(),
-            Owner::StartsAndIdleFronts => self.fronts.idle(id, &mut self.workers),
+            Owner::StartedWorkers => self.workers.rung(),
+            Owner::IdleFronts => self.fronts.idle(id, &mut self.workers),
             Owner::Names => {
                 for (key, found) in self.tools.names.take() {
                     match key.owner {

@@ -27,7 +27,7 @@ pub struct EndedForward {
     pub connection: ConnectionNumber,
     /// The account.
     pub login: String,
-    /// Where it led, in the front's words.
+    /// Where it led, as the front says.
     pub to: String,
     /// Bytes that the client sent there.
     pub sent: u64,

@@ -1,7 +1,7 @@
 //! One front for each login: the account and the identity that was let in. A front that has no connection is kept for a
 //! moment, because the next command of the same person is often close behind, and then ended.
 //!
-//! A front asks for its own connections, and the parts that do what it asks check it against the grant. A word about
+//! A front asks for its own connections, and the parts that do what it asks check it against the grant. A message about
 //! another front's connection is as if it were about none.
 
 use super::Monitor;
@@ -108,7 +108,7 @@ impl Fronts {
         if let Some(front) = self.table.get_mut(&id) {
             front.connections.remove(&connection);
             if front.connections.is_empty() && front.idle.is_none() {
-                front.idle = Some(timers.after(IDLE, Key::new(Owner::StartsAndIdleFronts, id)));
+                front.idle = Some(timers.after(IDLE, Key::new(Owner::IdleFronts, id)));
             }
         }
     }
@@ -157,24 +157,24 @@ impl Monitor {
         if !self.fronts.is(front) {
             return;
         }
-        let word = match fleetgate_wire::decode::<FromFront>(frame) {
-            Ok(word) => word,
+        let message = match fleetgate_wire::decode::<FromFront>(frame) {
+            Ok(message) => message,
             Err(e) => return self.violated(WorkerKind::Front, front, None, &e.to_string()),
         };
-        let Some(connection) = about(&word) else {
-            // Ready: the only word that is about no connection.
+        let Some(connection) = about(&message) else {
+            // Ready: the only message that is about no connection.
             return self.workers.ready(front);
         };
         if let FromFront::Closed {
             why, received, sent, ..
-        } = &word
+        } = &message
             && self.connections.was_of_front(connection, front)
         {
             return self.end_with(connection, &quoted(why), *received, *sent);
         }
         if let FromFront::Forwarded {
             to, sent, received, ..
-        } = &word
+        } = &message
             && self.connections.was_of_front(connection, front)
         {
             return self.forwarded(connection, to, *sent, *received);
@@ -186,13 +186,13 @@ impl Monitor {
         // A client that closed its end does not show as a hang-up (EPOLLHUP is both directions), and a front that was
         // taken over would not tell: whoever is gone asks for nothing.
         let is_request = matches!(
-            word,
+            message,
             FromFront::Start { .. } | FromFront::Network { .. } | FromFront::Signal { .. }
         );
         if is_request && known.is_left() {
             return self.hung_up(connection);
         }
-        match word {
+        match message {
             FromFront::Ready => {}
             FromFront::Sign { exchange, .. } => self.exchange(connection, exchange.into()),
             FromFront::Start { ticket, start, .. } => {
@@ -202,18 +202,18 @@ impl Monitor {
                 self.request(connection, PendingRequest::Network(ticket, what))
             }
             FromFront::Signal { ticket, name, .. } => {
-                if let Some(granted) = known.open_login() {
-                    self.sessions.signal(&mut self.tools, granted, ticket, &name);
+                if let Some(open_login) = known.open_login() {
+                    self.sessions.signal(&mut self.tools, open_login, ticket, &name);
                 }
             }
             FromFront::HangUp { ticket, .. } => {
-                if let Some(granted) = known.open_login() {
-                    self.sessions.hang_up(granted, ticket);
+                if let Some(open_login) = known.open_login() {
+                    self.sessions.hang_up(open_login, ticket);
                 }
             }
             FromFront::LeaveNothing { ticket, .. } => {
-                if let Some(granted) = known.open_login() {
-                    self.sessions.leave_nothing(granted, ticket);
+                if let Some(open_login) = known.open_login() {
+                    self.sessions.leave_nothing(open_login, ticket);
                 }
             }
             FromFront::Forwarded {
@@ -221,22 +221,22 @@ impl Monitor {
             } => self.forwarded(connection, &to, sent, received),
             FromFront::Denied { kind, what, .. } => {
                 let what = what.to_string_lossy().into_owned();
-                if let Some(granted) = known.open_login() {
-                    let what = match rule_against(&kind, &granted.grant.permits) {
+                if let Some(open_login) = known.open_login() {
+                    let what = match rule_against(&kind, &open_login.grant.permits) {
                         Some(rule) => format!("{what}: {rule}"),
                         None => what,
                     };
-                    granted.tell_denied(&self.tools.audit, &self.tools.metrics, what);
+                    open_login.tell_denied(&self.tools.audit, &self.tools.metrics, what);
                 }
             }
             FromFront::Prove { ticket, keys, .. } => {
                 let signatures = prove(known, &offer, &keys);
-                let word = ToFront::Proved {
+                let message = ToFront::Proved {
                     connection,
                     ticket,
                     signatures,
                 };
-                self.tools.to_fronts.say(connection, word, Vec::new());
+                self.tools.to_fronts.say(connection, message, Vec::new());
             }
             FromFront::Closed {
                 why, received, sent, ..
@@ -245,15 +245,15 @@ impl Monitor {
     }
 
     fn forwarded(&mut self, connection: ConnectionNumber, to: &CStr, sent: u64, received: u64) {
-        if let Some(granted) = self.connections.get(connection).and_then(|c| c.open_login()) {
+        if let Some(open_login) = self.connections.get(connection).and_then(|c| c.open_login()) {
             let ended = EndedForward {
                 connection,
-                login: granted.grant.login.to_string(),
+                login: open_login.grant.login.to_string(),
                 to: to.to_string_lossy().into_owned(),
                 sent,
                 received,
             };
-            granted.forwards.tell(&self.tools.audit, now(), ended);
+            open_login.forwards.tell(&self.tools.audit, now(), ended);
         }
     }
 
@@ -265,7 +265,7 @@ impl Monitor {
         if known.waiting.len() >= MAX_WAITING {
             let connection = number;
             let why = "too many requests wait for the name service";
-            let word = match request {
+            let message = match request {
                 PendingRequest::Session(ticket, _) => ToFront::NotStarted {
                     connection,
                     ticket,
@@ -277,14 +277,14 @@ impl Monitor {
                     done: failed(why),
                 },
             };
-            return self.tools.to_fronts.say(number, word, Vec::new());
+            return self.tools.to_fronts.say(number, message, Vec::new());
         }
         known.waiting.push(request);
         if known.waiting.len() > 1 {
             // The account is being looked up for the one before it.
             return;
         }
-        let Some(name) = known.open_login().map(|g| g.grant.login.as_str().to_owned()) else {
+        let Some(name) = known.open_login().map(|o| o.grant.login.as_str().to_owned()) else {
             return;
         };
         let name = std::ffi::CString::new(name).unwrap_or_default();
@@ -313,13 +313,13 @@ impl Monitor {
             return;
         };
         let requests = std::mem::take(&mut known.waiting);
-        let Stage::Open(granted, _) = &mut known.stage else {
+        let Stage::Open(open_login, _) = &mut known.stage else {
             return;
         };
-        let account = match decide_request_again(granted, &self.tools, &self.trust) {
+        let account = match decide_request_again(open_login, &self.tools, &self.trust) {
             Ok(()) => account.map_err(str::to_owned),
             Err(why) => {
-                granted.tell_denied(&self.tools.audit, &self.tools.metrics, why.clone());
+                open_login.tell_denied(&self.tools.audit, &self.tools.metrics, why.clone());
                 Err(why)
             }
         };
@@ -330,36 +330,36 @@ impl Monitor {
                     self.sessions.start(
                         &mut self.tools,
                         &self.networks,
-                        granted,
+                        open_login,
                         account.clone(),
                         ticket,
                         start,
                     );
                 }
-                (PendingRequest::Network(ticket, what), Ok(account)) if account.ids.uid == granted.uid => {
+                (PendingRequest::Network(ticket, what), Ok(account)) if account.ids.uid == open_login.uid => {
                     self.networks
-                        .ask(&mut self.tools, granted, &account.ids, ticket, what);
+                        .ask(&mut self.tools, open_login, &account.ids, ticket, what);
                 }
                 (PendingRequest::Session(ticket, _), Err(why)) => {
                     let why = std::ffi::CString::new(why.as_str()).unwrap_or_default();
-                    let word = ToFront::NotStarted {
+                    let message = ToFront::NotStarted {
                         connection,
                         ticket,
                         why,
                     };
-                    self.tools.to_fronts.say(number, word, Vec::new());
+                    self.tools.to_fronts.say(number, message, Vec::new());
                 }
                 (PendingRequest::Network(ticket, _), account) => {
                     let why = match account {
                         Ok(_) => "the account is not the one that logged in",
                         Err(why) => why,
                     };
-                    let word = ToFront::Network {
+                    let message = ToFront::Network {
                         connection,
                         ticket,
                         done: failed(why),
                     };
-                    self.tools.to_fronts.say(number, word, Vec::new());
+                    self.tools.to_fronts.say(number, message, Vec::new());
                 }
             }
         }
@@ -417,9 +417,9 @@ fn rule_against(kind: &RequestKind, permits: &Permits) -> Option<Denied> {
     permits.allow_kind(kind).err()
 }
 
-/// The connection that a word is about.
-fn about(word: &FromFront) -> Option<ConnectionNumber> {
-    match word {
+/// The connection that a message is about.
+fn about(message: &FromFront) -> Option<ConnectionNumber> {
+    match message {
         FromFront::Ready => None,
         FromFront::Sign { connection, .. }
         | FromFront::Start { connection, .. }

@@ -28,7 +28,7 @@ pub const MAX_PROOFS: usize = 2 * MAX_KEYS;
 /// The most host keys.
 pub const MAX_KEYS: usize = 16;
 
-/// Why there are no host keys. Its words name the file and the remedy.
+/// Why there are no host keys. Its text names the file and the remedy.
 #[derive(Debug)]
 pub enum HostKeyError {
     /// The file cannot be read or written.

@@ -1,12 +1,12 @@
 //! Labels whose values commands say: each is run now and then as the node's unprivileged user, and the first line that it
 //! prints is the value. One that fails, or takes too long, leaves the label as it was.
 
-use super::launches::Outcome;
 use super::timers::Timer;
 use super::tools::Tools;
 use super::wakes::{Key, Owner};
 use crate::config::{Config, LabelCommand};
 use fleetgate_launch::Launch;
+use fleetgate_launch::LaunchOutcome;
 use fleetgate_policy::cluster::MAX_LABELS;
 use fleetgate_sys::file::{self, flags, pipe};
 use fleetgate_sys::poll::READ;
@@ -157,7 +157,7 @@ impl LabelCommands {
     }
 
     /// A command runs, or does not.
-    pub fn launched(&mut self, tools: &mut Tools, id: u64, outcome: Outcome) {
+    pub fn launched(&mut self, tools: &mut Tools, id: u64, outcome: LaunchOutcome) {
         let at = self.parts(id).map(|(at, _)| at);
         if let Some(at) = at {
             self.all[at].launching = false;

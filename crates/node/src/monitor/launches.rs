@@ -2,14 +2,11 @@
 //! by itself.
 
 use super::wakes::Key;
-use fleetgate_launch::{Completions, Launch, LaunchError, LaunchThreads, Threads};
+use fleetgate_launch::{Completions, Launch, LaunchError, LaunchOutcome, LaunchThreads, Threads};
 use fleetgate_seal::FallbackChain;
 use fleetgate_sys::Fd;
 use std::collections::HashMap;
 use std::sync::Arc;
-
-/// What a launch came to.
-pub type Outcome = Result<(fleetgate_launch::RunningHelper, fleetgate_launch::Begun), LaunchError>;
 
 /// All of them.
 pub struct Launches {
@@ -40,7 +37,7 @@ impl Launches {
 
     /// For a launch that is made elsewhere (inside a PAM session, on a thread of its caller's): what to call with its
     /// outcome.
-    pub fn elsewhere(&mut self, key: Key) -> impl FnOnce(Outcome) + Send + 'static {
+    pub fn elsewhere(&mut self, key: Key) -> impl FnOnce(LaunchOutcome) + Send + 'static {
         self.next += 1;
         self.waiting.insert(self.next, key);
         self.completions.file(self.next)
@@ -52,7 +49,7 @@ impl Launches {
     }
 
     /// Those that are done.
-    pub fn take(&mut self) -> Vec<(Key, Outcome)> {
+    pub fn take(&mut self) -> Vec<(Key, LaunchOutcome)> {
         let done = self.completions.take();
         done.into_iter()
             .filter_map(|(token, outcome)| Some((self.waiting.remove(&token)?, outcome)))

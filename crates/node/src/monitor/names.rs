@@ -94,7 +94,7 @@ struct Waiting {
     files: [Option<[i64; 6]>; FILES.len()],
 }
 
-/// A fresh look-up socket, for a helper: none where the resolver takes no word.
+/// A fresh look-up socket, for a helper: none where the resolver takes no message.
 pub fn fresh_socket(resolver: &Fd) -> Option<Fd> {
     let (ours, theirs) = socket::pair().ok()?;
     let frame = fleetgate_wire::encode(&ToResolver::Names);
@@ -123,8 +123,8 @@ impl Names {
         let mut asking = Vec::with_capacity(LANES);
         for lane in 0..LANES {
             let (socket, theirs) = socket::pair()?;
-            let word = fleetgate_wire::encode(&ToResolver::Names);
-            socket::send_now(resolver, &word, &[theirs.raw()])?;
+            let message = fleetgate_wire::encode(&ToResolver::Names);
+            socket::send_now(resolver, &message, &[theirs.raw()])?;
             wakes.watch(&socket, READ, Key::new(Owner::Names, lane as u64))?;
             asking.push(LookupSocket {
                 socket,

@@ -8,7 +8,6 @@ mod helper;
 mod rules;
 
 use super::audit::Event;
-use super::launches::Outcome;
 use super::metrics::Process;
 use super::names::Lane;
 use super::open_login::OpenLogin;
@@ -16,6 +15,7 @@ use super::timers::now;
 use super::tools::Tools;
 use super::wakes::{Key, Owner};
 use fleetgate_launch::Launch;
+use fleetgate_launch::LaunchOutcome;
 use fleetgate_sys::Fd;
 use fleetgate_sys::poll::READ;
 use fleetgate_wire::common::Ids;
@@ -52,14 +52,21 @@ impl Networks {
     }
 
     /// A front asks for a socket. `ids`: the account's, as the name service has it now.
-    pub fn ask(&mut self, tools: &mut Tools, granted: &mut OpenLogin, ids: &Ids, ticket: Ticket, what: What) {
-        let connection = granted.connection;
-        let login = granted.grant.login.to_string();
-        let allowed = rules::allow(&granted.grant, now(), &tools.config, what);
+    pub fn ask(
+        &mut self,
+        tools: &mut Tools,
+        open_login: &mut OpenLogin,
+        ids: &Ids,
+        ticket: Ticket,
+        what: What,
+    ) {
+        let connection = open_login.connection;
+        let login = open_login.grant.login.to_string();
+        let allowed = rules::allow(&open_login.grant, now(), &tools.config, what);
         let what = match allowed {
             Ok(what) => what,
             Err(why) => {
-                granted.tell_denied(&tools.audit, &tools.metrics, why.clone());
+                open_login.tell_denied(&tools.audit, &tools.metrics, why.clone());
                 return fail(tools, connection, ticket, Reason::Denied, &why);
             }
         };
@@ -137,7 +144,7 @@ impl Networks {
     }
 
     /// The helper's launch came to something.
-    pub fn launched(&mut self, tools: &mut Tools, id: u64, outcome: Outcome) {
+    pub fn launched(&mut self, tools: &mut Tools, id: u64, outcome: LaunchOutcome) {
         let connection = id;
         match (self.helpers.get_mut(&connection), outcome) {
             (Some(helper), Ok((running, _))) => {

@@ -383,7 +383,7 @@ fn executed(
         }
         for key in &keys {
             match key.owner {
-                Owner::StartsAndIdleFronts => workers.started(wakes, &mut news),
+                Owner::StartedWorkers => workers.started(wakes, &mut news),
                 Owner::Workers => workers.woken(key.id, wakes, &mut news),
                 _ => {}
             }

@@ -36,7 +36,7 @@ pub enum StarterCommand {
 
 const CONTROL: u64 = 0;
 const SIGNALS: u64 = 1;
-/// The longest word.
+/// The longest message.
 const MAX_WORD: usize = 64;
 
 /// The starter, or nobody.

@@ -1,7 +1,7 @@
 //! Connections that are not logged in: penalties of their sources, sources of recent logins, and audit lines so far. The
 //! rules are `fleetgate_policy::strangers`'; this file knows the clocks. It decides nothing about who is let in.
 //!
-//! A source that a proxy names is the proxy's word. Such sources are remembered apart, so that a proxy which makes them up
+//! A source that a proxy names is the proxy's claim. Such sources are remembered apart, so that a proxy which makes them up
 //! harms nobody who comes without it.
 
 use super::Monitor;

@@ -14,8 +14,10 @@ pub enum Owner {
     Listeners,
     /// The processes of `WorkerKind`: their sockets, their ends, what they log.
     Workers,
-    /// Started workers (id 0), and a front without a connection whose time is over (its id).
-    StartsAndIdleFronts,
+    /// Workers that were started and wait to be taken over; the id is 0.
+    StartedWorkers,
+    /// A front without a connection, whose time is over.
+    IdleFronts,
     /// The look-up socket.
     Names,
     /// Finished launches.
@@ -42,11 +44,12 @@ pub enum Owner {
     Strangers,
 }
 
-const OWNERS: [Owner; 16] = [
+const OWNERS: [Owner; 17] = [
     Owner::Starter,
     Owner::Listeners,
     Owner::Workers,
-    Owner::StartsAndIdleFronts,
+    Owner::StartedWorkers,
+    Owner::IdleFronts,
     Owner::Names,
     Owner::Launches,
     Owner::Connections,

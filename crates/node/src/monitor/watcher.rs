@@ -275,27 +275,28 @@ impl Monitor {
             return;
         };
         for (watched, socket) in self.tools.watching.take_waiting() {
-            let word = ToWatcher::Session { watched };
-            self.workers.say(watcher, &word, vec![socket], &self.tools.wakes);
+            let message = ToWatcher::Session { watched };
+            self.workers
+                .say(watcher, &message, vec![socket], &self.tools.wakes);
         }
     }
 
     /// The watcher says something.
     pub(crate) fn watcher_says(&mut self, worker: WorkerId, frame: &[u8]) {
-        let word = match fleetgate_wire::decode::<FromWatcher>(frame) {
-            Ok(word) => word,
+        let message = match fleetgate_wire::decode::<FromWatcher>(frame) {
+            Ok(message) => message,
             Err(e) => {
                 let why = format!("it asked for what it may not: {e}");
                 return self.workers.end(worker, &why);
             }
         };
-        match word {
+        match message {
             FromWatcher::Ready => {
                 self.watchers.ready = true;
                 self.join_watchers();
                 for (key, watched) in self.tools.watching.left_behind() {
-                    let word = ToWatcher::Adopt { key, watched };
-                    self.workers.say(worker, &word, Vec::new(), &self.tools.wakes);
+                    let message = ToWatcher::Adopt { key, watched };
+                    self.workers.say(worker, &message, Vec::new(), &self.tools.wakes);
                 }
                 self.introduce();
             }
@@ -350,8 +351,8 @@ impl Monitor {
         if events > 0
             && let Some(watcher) = self.watchers.watcher
         {
-            let word = ToWatcher::More { events };
-            self.workers.say(watcher, &word, Vec::new(), &self.tools.wakes);
+            let message = ToWatcher::More { events };
+            self.workers.say(watcher, &message, Vec::new(), &self.tools.wakes);
         }
     }
 

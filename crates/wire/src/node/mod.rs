@@ -37,6 +37,10 @@ pub const MAX_VARIABLES: usize = 256;
 pub const MAX_ENVIRONMENT: usize = 32 << 10;
 /// The longest encoded terminal modes.
 pub const MAX_MODES: usize = 1024;
+/// The longest name of a terminal type.
+pub const MAX_TERM: usize = 255;
+/// The most bytes of an X11 authentication: its protocol and its cookie together.
+pub const MAX_X11: usize = 1024;
 
 record! {
     /// Bytes in a list.

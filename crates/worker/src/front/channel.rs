@@ -85,7 +85,7 @@ pub(super) struct Session {
     pub(super) asked_at: Option<Instant>,
     /// The exit status was said, or there is none to be said.
     pub(super) exited: bool,
-    /// Somebody ends it, and the words about it are still to come.
+    /// Somebody ends it, and the text about it is still to come.
     pub(super) is_ending: bool,
     pub(super) eof_sent: bool,
     /// The client closed the channel.

@@ -1,13 +1,13 @@
 //! One connection of the login: its socket, its SSH core, its channels. It reads, deals with and writes what there is,
 //! and keeps no more than the windows allow. A peer that sends garbage loses this and nothing else.
 
+use super::Context;
 use super::channel::Session;
 use super::channel::{Channel, Forward, Listener, Use};
 use super::key::Key;
 use super::pump::{PourStop, Which};
-use super::{Context, words};
 use crate::lobby::reason_of;
-use crate::start::WorkerEnd;
+use crate::start::{WorkerEnd, c_text};
 use fleetgate_ssh::event::{ChannelId, ChannelKind, End, Event, Global, ReplyId};
 use fleetgate_ssh::settings::Settings;
 use fleetgate_ssh::{Connection, driver};
@@ -27,8 +27,8 @@ const ROUNDS: usize = 8;
 pub(super) const MAX_KEPT: usize = 32 << 20;
 /// Refusals that are told for the audit log, of one connection: a client could make millions.
 const MAX_DENIED: u32 = 100;
-/// How long a peer may take to read our last words.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+/// How long a peer may take to read our closing message.
+const CLOSING_TIME: Duration = Duration::from_secs(2);
 
 /// One connection.
 pub(super) struct ClientConnection {
@@ -66,7 +66,7 @@ struct Ending {
     why: String,
     /// Nothing is to be said to the peer.
     silent: bool,
-    /// Until when it may read our last words.
+    /// Until when it may read our closing message.
     until: Option<Duration>,
 }
 
@@ -165,14 +165,14 @@ impl ClientConnection {
         }
     }
 
-    /// A word of the monitor's about this connection.
+    /// A message of the monitor's about this connection.
     pub(super) fn obey(
         &mut self,
-        word: ToFront,
+        message: ToFront,
         fds: Vec<Fd>,
         context: &mut Context<'_>,
     ) -> Result<(), WorkerEnd> {
-        match word {
+        match message {
             ToFront::Signed {
                 signature, cookie, ..
             } => self.core.signed(&signature, cookie),
@@ -222,7 +222,7 @@ impl ClientConnection {
                 Ok(wrote) => wrote,
                 Err(e) => return Ok(TurnResult::Ended(format!("writing: {e}"))),
             };
-            if let Some(ended) = self.last_words(context.now) {
+            if let Some(ended) = self.closing(context.now) {
                 return Ok(ended);
             }
             let read = !context.control.is_congested()
@@ -241,10 +241,10 @@ impl ClientConnection {
     }
 
     /// What is left of a connection that ends.
-    fn last_words(&mut self, now: Duration) -> Option<TurnResult> {
+    fn closing(&mut self, now: Duration) -> Option<TurnResult> {
         let unsaid = !self.core.output().is_empty();
         let ending = self.ending.as_mut()?;
-        let until = *ending.until.get_or_insert(now + LAST_WORDS);
+        let until = *ending.until.get_or_insert(now + CLOSING_TIME);
         if ending.silent || !unsaid || until <= now {
             return Some(TurnResult::Ended(std::mem::take(&mut ending.why)));
         }
@@ -254,7 +254,7 @@ impl ClientConnection {
     /// Ends the connection itself: the monitor has a descriptor of it too, so closing ours would not. Its number, and
     /// the bytes that it received and sent.
     pub(super) fn leave(&mut self, epoll: &Epoll) -> (node::ConnectionNumber, u64, u64) {
-        // Unread bytes would make the kernel reset the connection, and the peer lose our last words.
+        // Unread bytes would make the kernel reset the connection, and the peer lose our closing message.
         let mut rest = [0u8; 4096];
         let _ = net::shut_sending(&self.socket);
         for _ in 0..64 {
@@ -268,7 +268,7 @@ impl ClientConnection {
         (self.number, facts.bytes_in, facts.bytes_out)
     }
 
-    /// What came of one read; words: the connection is over.
+    /// What came of one read; a text: the connection is over.
     fn read(&mut self) -> Option<String> {
         let socket = self.socket.raw();
         let mut room_len = 0;
@@ -523,7 +523,7 @@ impl ClientConnection {
         context.control.say(&FromFront::Denied {
             connection: self.number,
             kind,
-            what: words(what),
+            what: c_text(what),
         })
     }
 

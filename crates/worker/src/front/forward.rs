@@ -2,12 +2,12 @@
 //! and its X11 display. All of them are made by the login's networking helper, as the user, and come through the
 //! monitor; here a channel is joined with each, and what the grant has not is refused without asking.
 
+use super::Context;
 use super::channel::{Channel, Forward, Listener, Listens, Use};
 use super::connection::ClientConnection;
 use super::key::Key;
 use super::pump::Pump;
-use super::{Context, words};
-use crate::start::WorkerEnd;
+use crate::start::{WorkerEnd, c_text};
 use fleetgate_ssh::channel::refusal;
 use fleetgate_ssh::codec::Write;
 use fleetgate_ssh::event::{ChannelId, ChannelKind, Global, ReplyId};
@@ -54,7 +54,7 @@ impl ClientConnection {
         port: u32,
         context: &mut Context<'_>,
     ) -> Result<(), WorkerEnd> {
-        let to = words(&[host, format!(":{port}").as_bytes()].concat());
+        let to = c_text(&[host, format!(":{port}").as_bytes()].concat());
         if !self.permits.has(FrontPermit::ConnectForward) {
             let what = [b"direct-tcpip to ", to.as_bytes()].concat();
             return self.refuse(channel, RequestKind::ConnectTcp, &what, context);
@@ -86,7 +86,7 @@ impl ClientConnection {
         path: &[u8],
         context: &mut Context<'_>,
     ) -> Result<(), WorkerEnd> {
-        let to = words(path);
+        let to = c_text(path);
         if !self.permits.has(FrontPermit::ConnectForward) {
             let what = [b"direct-streamlocal to ", to.as_bytes()].concat();
             return self.refuse(channel, RequestKind::ConnectUnix, &what, context);
@@ -412,7 +412,7 @@ impl ClientConnection {
             origin: text_of(&peer.address).into_bytes(),
             origin_port: peer.port.into(),
         };
-        let to = words(format!("the client, from {}:{}", text_of(&peer.address), peer.port).as_bytes());
+        let to = c_text(format!("the client, from {}:{}", text_of(&peer.address), peer.port).as_bytes());
         if let Some(socket) = fds.into_iter().next() {
             self.offer(ticket, &kind, to, socket);
         }
@@ -489,7 +489,7 @@ impl ClientConnection {
                 }
                 Listens::Unix(path) => (
                     ChannelKind::ForwardedStreamlocal { path: path.clone() },
-                    words(&[b"the client, from ", &path[..]].concat()),
+                    c_text(&[b"the client, from ", &path[..]].concat()),
                     false,
                 ),
             };

@@ -16,7 +16,7 @@ mod ring;
 mod session;
 
 use crate::rest::Rest;
-use crate::start::{Control, Log, Start, WorkerEnd, ssh_settings};
+use crate::start::{Control, Log, Start, WorkerEnd, c_text, ssh_settings};
 use connection::{ClientConnection, TurnResult};
 use fleetgate_ssh::settings::{Limits, Settings};
 use fleetgate_sys::Fd;
@@ -25,7 +25,6 @@ use fleetgate_wire::node;
 use fleetgate_wire::node::front::{FromFront, ToFront};
 use key::Key;
 use std::collections::{BTreeMap, VecDeque};
-use std::ffi::CString;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -160,8 +159,8 @@ impl Front {
     fn hear(&mut self) -> Result<(), WorkerEnd> {
         let was_congested = self.control.is_congested();
         self.control.flush()?;
-        while let Some((word, fds)) = self.control.receive::<ToFront>()? {
-            self.obey(word, fds)?;
+        while let Some((message, fds)) = self.control.receive::<ToFront>()? {
+            self.obey(message, fds)?;
         }
         if was_congested && !self.control.is_congested() {
             // They were not read meanwhile, and their edges are gone.
@@ -172,8 +171,8 @@ impl Front {
         Ok(())
     }
 
-    fn obey(&mut self, word: ToFront, fds: Vec<Fd>) -> Result<(), WorkerEnd> {
-        let number = match &word {
+    fn obey(&mut self, message: ToFront, fds: Vec<Fd>) -> Result<(), WorkerEnd> {
+        let number = match &message {
             ToFront::Begin { settings } => {
                 self.settings = Some(ssh_settings(settings, Limits::default()).map_err(WorkerEnd::Because)?);
                 return Ok(());
@@ -194,7 +193,7 @@ impl Front {
             permits,
             cookie,
             ..
-        } = word
+        } = message
         {
             let (Some(settings), Some(socket)) = (self.settings.clone(), fds.into_iter().next()) else {
                 return Err(WorkerEnd::Because(
@@ -233,7 +232,7 @@ impl Front {
             self.becomes_due(at);
             return Ok(());
         }
-        // A connection that is gone by now is no error: our word about it and this one crossed.
+        // A connection that is gone by now is no error: our message about it and this one crossed.
         let Some(&place) = self.places.get(&number) else {
             return Ok(());
         };
@@ -248,7 +247,7 @@ impl Front {
             .get_mut(place as usize)
             .and_then(Option::as_deref_mut)
         {
-            connection.obey(word, fds, &mut context)?;
+            connection.obey(message, fds, &mut context)?;
         }
         self.becomes_due(place);
         Ok(())
@@ -329,14 +328,8 @@ impl Front {
 fn closed(connection: node::ConnectionNumber, why: &str, received: u64, sent: u64) -> FromFront {
     FromFront::Closed {
         connection,
-        why: words(why.as_bytes()),
+        why: c_text(why.as_bytes()),
         received,
         sent,
     }
-}
-
-/// Words for a frame; a peer's may hold anything.
-fn words(text: &[u8]) -> CString {
-    let clean: Vec<u8> = text.iter().copied().filter(|b| *b != 0).take(1024).collect();
-    CString::new(clean).unwrap_or_default()
 }

@@ -15,7 +15,7 @@ use fleetgate_ssh::event::{ChannelId, LEAVE_NOTHING, NOT_BEGUN, ReplyId, Request
 use fleetgate_sys::{Fd, terminal};
 use fleetgate_wire::net::What;
 use fleetgate_wire::node::front::{self, FromFront, Program, RequestKind, Start, Terminal, Ticket};
-use fleetgate_wire::node::{self, FrontPermit, MAX_COMMAND, MAX_MODES};
+use fleetgate_wire::node::{self, FrontPermit, MAX_COMMAND, MAX_MODES, MAX_TERM, MAX_X11};
 use std::ffi::{CStr, CString};
 use std::time::Duration;
 
@@ -23,14 +23,10 @@ use std::time::Duration;
 const EOF_HELD: Duration = Duration::from_millis(3);
 /// In this turn; becomes a moment at its end.
 const NOW: Duration = Duration::MAX;
-/// The longest TERM.
-const MAX_TERM: usize = 255;
 /// The longest name of a subsystem or signal.
 const MAX_NAME: usize = 255;
 /// The most of a refused command that is told for the audit log.
 const MAX_TOLD: usize = 200;
-/// The longest authentication protocol and cookie of X11.
-const MAX_X11: usize = 1024;
 /// The most of a reason that is shown to the user.
 const MAX_SHOWN: usize = 1024;
 
@@ -305,7 +301,7 @@ impl ClientConnection {
             payload: Vec::new(),
         };
         self.core.request(channel, &not_begun, false);
-        // OpenSSH's client shows nothing of a channel whose request failed, so to a user the words come as those of a
+        // OpenSSH's client shows nothing of a channel whose request failed, so to a user the text comes as those of a
         // program, which ended with the code that ssh has for a failure of its own.
         if !subsystem {
             self.answer(reply, true);
@@ -321,7 +317,7 @@ impl ClientConnection {
         self.core.close(channel);
     }
 
-    /// Its process is being ended: the words about that come with its end, and none can be said behind the end of its output.
+    /// Its process is being ended: the text about that comes with its end, and none can be said behind the end of its output.
     pub(super) fn program_ends(&mut self, ticket: Ticket) {
         for channel in self.channels.values_mut() {
             if let Channel::Session(session) = channel
@@ -332,7 +328,7 @@ impl ClientConnection {
         }
     }
 
-    /// Its process ended. `why`: the words for a user whose session somebody ended; empty: it ended by itself.
+    /// Its process ended. `why`: the text for a user whose session somebody ended; empty: it ended by itself.
     pub(super) fn program_ended(&mut self, ticket: Ticket, ended: &node::ProcessEnd, why: &CStr) {
         let is = |ch: &Channel| matches!(ch, Channel::Session(s) if s.stage == Stage::Running(ticket));
         let Some(channel) = self.channels.iter().find(|(_, ch)| is(ch)).map(|(n, _)| *n) else {

@@ -1,5 +1,5 @@
-//! The starter once the monitor runs: three descriptors, and words between the monitor and systemd. It goes on as
-//! another program, the small image that the monitor sends with its word Ready: the same process to whoever waits for it,
+//! The starter once the monitor runs: three descriptors, and messages between the monitor and systemd. It goes on as
+//! another program, the small image that the monitor sends with its message Ready: the same process to whoever waits for it,
 //! with the same child.
 
 mod error;
@@ -19,7 +19,7 @@ pub use systemd::Systemd;
 
 /// How long the monitor may take to close its listening sockets when the service stops.
 const DRAIN_MS: u32 = 5000;
-/// The longest word of the monitor.
+/// The longest message of the monitor.
 const MAX_WORD: usize = 4096;
 
 const SIGNALS: u64 = 0;
@@ -201,7 +201,7 @@ impl IdleStarter {
     }
 }
 
-/// The small program; the exit code. Its words are those that `exec` makes: the monitor's socket, its pidfd, the
+/// The small program; the exit code. Its arguments are those that `exec` makes: the monitor's socket, its pidfd, the
 /// notification socket or `-`, the log's form. None: they are not.
 pub(crate) fn run(words: &[&str]) -> Option<i32> {
     let [control, monitor, notify, format] = words else {

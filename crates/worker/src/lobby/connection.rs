@@ -16,8 +16,8 @@ use zeroize::{Zeroize, Zeroizing};
 /// What one read takes at most. The core reads on only when it wants more, so that this and one packet is all that is
 /// ever unread.
 pub(super) const READ_MAX: usize = 12 * 1024;
-/// How long a peer may take to read our last words.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+/// How long a peer may take to read our closing message.
+const CLOSING_TIME: Duration = Duration::from_secs(2);
 
 /// One connection.
 pub(super) struct LobbyConnection {
@@ -39,11 +39,11 @@ pub(super) struct LobbyConnection {
     ending: Option<String>,
     /// The peer said that it ends: nothing is to be said to it.
     gone: bool,
-    /// The deadline is the one for our last words.
+    /// The deadline is the one for our closing message.
     said: bool,
 }
 
-/// Where a connection's words to the monitor go.
+/// Where a connection's messages to the monitor go.
 pub(super) struct Context<'a> {
     pub(super) control: &'a mut Control,
     pub(super) log: Log,
@@ -113,7 +113,7 @@ impl LobbyConnection {
         self.core.signed(signature, cookie);
     }
 
-    /// The time to log in is over, or that for our last words.
+    /// The time to log in is over, or that for our closing message.
     pub(super) fn late(&mut self) {
         match self.ending {
             None => self.end(Reason::ByApplication, "the time to log in is over"),
@@ -186,12 +186,12 @@ impl LobbyConnection {
         &mut self,
         now: Duration,
         may_read: bool,
-        mut words: Context<'_>,
+        mut context: Context<'_>,
     ) -> Result<AfterTurn, WorkerEnd> {
         self.core.tick(now);
         loop {
             if self.ending.is_none() && !self.accepted {
-                self.deal(&mut words)?;
+                self.deal(&mut context)?;
             }
             if let Err(e) = self.write() {
                 return Ok(AfterTurn::Leave(format!("writing: {e}")));
@@ -202,7 +202,7 @@ impl LobbyConnection {
                 }
                 if !self.said {
                     self.said = true;
-                    self.deadline = now + LAST_WORDS;
+                    self.deadline = now + CLOSING_TIME;
                 }
                 return Ok(AfterTurn::Stay);
             }
@@ -220,8 +220,8 @@ impl LobbyConnection {
     }
 
     /// Every event there is.
-    fn deal(&mut self, words: &mut Context<'_>) -> Result<(), WorkerEnd> {
-        let connection = words.connection;
+    fn deal(&mut self, context: &mut Context<'_>) -> Result<(), WorkerEnd> {
+        let connection = context.connection;
         loop {
             let event = match self.core.poll() {
                 Ok(Some(event)) => event,
@@ -234,14 +234,14 @@ impl LobbyConnection {
             };
             if let Event::SignExchange(_) | Event::Auth(_) | Event::AuthInfo(_) = event {
                 self.unanswered = false;
-                self.asked_at = words.log.start();
+                self.asked_at = context.log.start();
             }
             match event {
                 Event::SignExchange(exchange) => {
                     let exchange = exchange.encode().to_vec();
-                    let mut word = FromLobby::Sign { connection, exchange };
-                    words.control.say(&word)?;
-                    if let FromLobby::Sign { exchange, .. } = &mut word {
+                    let mut message = FromLobby::Sign { connection, exchange };
+                    context.control.say(&message)?;
+                    if let FromLobby::Sign { exchange, .. } = &mut message {
                         // It holds the shared secret.
                         exchange.zeroize();
                     }
@@ -250,22 +250,22 @@ impl LobbyConnection {
                     let request = request.to_vec();
                     self.asked = asked_key(&request);
                     if std::mem::take(&mut self.banner) {
-                        self.core.banner(words.banner);
+                        self.core.banner(context.banner);
                     }
-                    let mut word = FromLobby::Auth { connection, request };
-                    words.control.say(&word)?;
-                    if let FromLobby::Auth { request, .. } = &mut word {
+                    let mut message = FromLobby::Auth { connection, request };
+                    context.control.say(&message)?;
+                    if let FromLobby::Auth { request, .. } = &mut message {
                         // It may hold a password.
                         request.zeroize();
                     }
                 }
                 Event::AuthInfo(response) => {
-                    let mut word = FromLobby::AuthInfo {
+                    let mut message = FromLobby::AuthInfo {
                         connection,
                         response: response.to_vec(),
                     };
-                    words.control.say(&word)?;
-                    if let FromLobby::AuthInfo { response, .. } = &mut word {
+                    context.control.say(&message)?;
+                    if let FromLobby::AuthInfo { response, .. } = &mut message {
                         response.zeroize();
                     }
                 }
@@ -276,7 +276,7 @@ impl LobbyConnection {
         }
     }
 
-    /// What came of one read; words: the connection is over.
+    /// What came of one read; a text: the connection is over.
     fn read(&mut self) -> Option<String> {
         let socket = self.socket.raw();
         let read = driver::read(&mut self.core, READ_MAX, |room| {
@@ -325,7 +325,7 @@ impl LobbyConnection {
     /// Ends the connection itself: the monitor has a descriptor of it too, so closing ours would not. It sees the
     /// hang-up, so that it has to be told the reason before.
     pub(super) fn leave(self) {
-        // Unread bytes would make the kernel reset the connection, and the peer lose our last words.
+        // Unread bytes would make the kernel reset the connection, and the peer lose our closing message.
         let mut rest = [0u8; 4096];
         while matches!(stream::receive_now(self.socket.raw(), &mut rest), Ok(n) if n == rest.len()) {}
         rest.zeroize();

@@ -5,7 +5,7 @@
 mod connection;
 
 use crate::rest::Rest;
-use crate::start::{Control, Log, Start, WorkerEnd, ssh_settings};
+use crate::start::{Control, Log, Start, WorkerEnd, c_text, ssh_settings};
 use connection::{AfterTurn, Context, LobbyConnection};
 use fleetgate_ssh::event::Reason;
 use fleetgate_ssh::settings::{Limits, Settings};
@@ -14,7 +14,6 @@ use fleetgate_sys::epoll::{Epoll, Event};
 use fleetgate_wire::node::lobby::{FromLobby, ToLobby};
 use fleetgate_wire::node::{self, MAX_KEXINIT, State};
 use std::collections::BTreeMap;
-use std::ffi::CString;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -106,8 +105,8 @@ impl Lobby {
     fn hear(&mut self) -> Result<(), WorkerEnd> {
         let was_congested = self.control.is_congested();
         self.control.flush()?;
-        while let Some((word, fds)) = self.control.receive::<ToLobby>()? {
-            self.obey(word, fds)?;
+        while let Some((message, fds)) = self.control.receive::<ToLobby>()? {
+            self.obey(message, fds)?;
         }
         if was_congested && !self.control.is_congested() {
             // They were not read meanwhile, and their edges are gone.
@@ -119,8 +118,8 @@ impl Lobby {
         Ok(())
     }
 
-    fn obey(&mut self, word: ToLobby, fds: Vec<Fd>) -> Result<(), WorkerEnd> {
-        let number = match word {
+    fn obey(&mut self, message: ToLobby, fds: Vec<Fd>) -> Result<(), WorkerEnd> {
+        let number = match message {
             ToLobby::Begin { settings } => {
                 let limits = Limits {
                     max_packet: MAX_PACKET,
@@ -168,7 +167,7 @@ impl Lobby {
                 signature,
                 cookie,
             } => {
-                // A connection that is gone by now is no error: our word about it and this one crossed.
+                // A connection that is gone by now is no error: our message about it and this one crossed.
                 let Some(client) = self.connections.get_mut(&connection) else {
                     return Ok(());
                 };
@@ -209,13 +208,13 @@ impl Lobby {
             return Ok(());
         };
         let may_read = !self.control.is_congested();
-        let words = Context {
+        let context = Context {
             control: &mut self.control,
             log: self.log,
             connection: number,
             banner: &self.banner,
         };
-        match client.turn(self.started.elapsed(), may_read, words)? {
+        match client.turn(self.started.elapsed(), may_read, context)? {
             AfterTurn::Stay => {}
             AfterTurn::Leave(why) => {
                 self.control.say(&closed(number, &why))?;
@@ -270,14 +269,8 @@ impl Lobby {
 fn closed(connection: node::ConnectionNumber, why: &str) -> FromLobby {
     FromLobby::Closed {
         connection,
-        why: words(why),
+        why: c_text(why.as_bytes()),
     }
-}
-
-/// Words for a frame; a peer's may hold anything.
-fn words(text: &str) -> CString {
-    let clean: String = text.chars().filter(|c| *c != '\0').take(512).collect();
-    CString::new(clean).unwrap_or_default()
 }
 
 /// The reason as the core spells it; numbers that nobody of ours sends are the owner's wish.

@@ -8,6 +8,7 @@ use fleetgate_sys::{Errno, Fd, socket};
 use fleetgate_wire::node::MAX_FRAME;
 use fleetgate_wire::{Decode, Encode};
 use std::collections::VecDeque;
+use std::ffi::CString;
 use zeroize::Zeroize;
 
 /// Room for the longest frame with its fields around it.
@@ -27,6 +28,15 @@ pub struct Control {
     key: u64,
     /// Whether it is told of room, too.
     told_of_room: bool,
+}
+
+/// The most of a text of our own in a frame.
+const MAX_TEXT: usize = 1024;
+
+/// A text for a frame, without zero bytes and cut: a peer's part of it may hold anything.
+pub fn c_text(text: &[u8]) -> CString {
+    let clean: Vec<u8> = text.iter().copied().filter(|b| *b != 0).take(MAX_TEXT).collect();
+    CString::new(clean).unwrap_or_default()
 }
 
 impl Control {
@@ -82,25 +92,25 @@ impl Control {
             return Err(WorkerEnd::Quietly);
         }
         let frame = &mut self.room[..got.len];
-        let word = if got.truncated {
+        let message = if got.truncated {
             Err(WorkerEnd::Because("a frame of the monitor was cut".to_owned()))
         } else {
             fleetgate_wire::decode(frame).map_err(WorkerEnd::at("a frame of the monitor"))
         };
         // States hold keys.
         frame.zeroize();
-        Ok(Some((word?, got.fds)))
+        Ok(Some((message?, got.fds)))
     }
 
     /// Says it, now or as soon as there is room.
-    pub fn say<T: Encode>(&mut self, word: &T) -> Result<(), WorkerEnd> {
-        self.write(word);
+    pub fn say<T: Encode>(&mut self, message: &T) -> Result<(), WorkerEnd> {
+        self.write(message);
         self.send_written()
     }
 
     /// As [`Control::say`], unless that makes a longer frame than any may be: false.
-    pub fn say_if_it_fits<T: Encode>(&mut self, word: &T) -> Result<bool, WorkerEnd> {
-        self.write(word);
+    pub fn say_if_it_fits<T: Encode>(&mut self, message: &T) -> Result<bool, WorkerEnd> {
+        self.write(message);
         if self.written.len() > MAX_FRAME {
             self.clear_written();
             return Ok(false);
@@ -108,8 +118,8 @@ impl Control {
         self.send_written().map(|()| true)
     }
 
-    fn write<T: Encode>(&mut self, word: &T) {
-        self.written = fleetgate_wire::encode_in(std::mem::take(&mut self.written), word);
+    fn write<T: Encode>(&mut self, message: &T) {
+        self.written = fleetgate_wire::encode_in(std::mem::take(&mut self.written), message);
     }
 
     fn send_written(&mut self) -> Result<(), WorkerEnd> {
@@ -183,18 +193,18 @@ mod tests {
                 .iter()
                 .any(|event| event.key() == KEY && event.writable())
         };
-        let word = FromLobby::Auth {
+        let message = FromLobby::Auth {
             connection: 1,
             request: vec![7; 60_000],
         };
         // A frame that is read leaves room; nobody waits for it.
-        control.say(&word).expect("there is room");
+        control.say(&message).expect("there is room");
         assert!(!woken(&mut control));
         assert!(reader.receive::<FromLobby>().expect("frames").is_some());
         assert!(!woken(&mut control));
 
         while !control.is_congested() {
-            control.say(&word).expect("there is room");
+            control.say(&message).expect("there is room");
         }
         assert!(!woken(&mut control), "there is none");
         while reader.receive::<FromLobby>().expect("frames").is_some() {}
@@ -205,7 +215,7 @@ mod tests {
 
         // Room that came between the frame that had none and the wait.
         while !control.is_congested() {
-            control.say(&word).expect("there is room");
+            control.say(&message).expect("there is room");
         }
         while reader.receive::<FromLobby>().expect("frames").is_some() {}
         assert!(woken(&mut control));
@@ -215,13 +225,13 @@ mod tests {
     fn a_monitor_that_does_not_read_is_not_flooded() {
         let (ours, monitor) = socket::pair().expect("a pair");
         let mut control = Control::new(ours);
-        let word = FromLobby::Auth {
+        let message = FromLobby::Auth {
             connection: 1,
             request: vec![7; 60_000],
         };
         let mut said = 0;
         while !control.is_congested() {
-            control.say(&word).expect("there is room");
+            control.say(&message).expect("there is room");
             said += 1;
         }
         // What waits is said, in order, as soon as there is room.
@@ -229,12 +239,12 @@ mod tests {
         let mut heard = 0;
         while control.is_congested() || heard < said {
             let next = reader.receive::<FromLobby>().expect("frames");
-            assert_eq!(next.map(|(w, _)| w), Some(word.clone()));
+            assert_eq!(next.map(|(w, _)| w), Some(message.clone()));
             heard += 1;
             control.flush().expect("the other side is there");
         }
         let ended = loop {
-            if let Err(ended) = control.say(&word) {
+            if let Err(ended) = control.say(&message) {
                 break ended;
             }
             said += 1;

@@ -8,7 +8,7 @@ mod log;
 mod self_test;
 mod settings;
 
-pub use control::Control;
+pub use control::{Control, c_text};
 pub use log::{Format, Log};
 pub(crate) use settings::ssh_settings;
 
@@ -26,7 +26,7 @@ pub enum WorkerEnd {
 }
 
 impl WorkerEnd {
-    /// The words for an error at a step.
+    /// The text of an error at a step.
     pub fn at<E: fmt::Display>(step: &'static str) -> impl Fn(E) -> WorkerEnd {
         move |e| WorkerEnd::Because(format!("{step}: {e}"))
     }
@@ -43,7 +43,7 @@ pub struct Program {
     pub starter: Option<Starter>,
 }
 
-/// Runs the starter that only waits: the exit code, or nothing where the words are not its own.
+/// Runs the starter that only waits: the exit code, or nothing where the arguments are not its own.
 pub type Starter = fn(&[&str]) -> Option<i32>;
 
 /// Runs a worker to its end. What it opens, it opens before it calls [`Start::confine`]: the sandbox has no call for it.

@@ -136,8 +136,8 @@ impl Watcher {
     }
 
     fn hear(&mut self) -> Result<(), WorkerEnd> {
-        while let Some((word, mut fds)) = self.control.receive::<ToWatcher>()? {
-            match word {
+        while let Some((message, mut fds)) = self.control.receive::<ToWatcher>()? {
+            match message {
                 ToWatcher::Guardian => {
                     let socket = fds.pop().ok_or_else(|| missing("guardian"))?;
                     self.meet(socket);
@@ -329,13 +329,13 @@ impl Watcher {
     /// What the threads have seen goes to the monitor, as far as it listens.
     fn tell(&mut self) -> Result<(), WorkerEnd> {
         while !self.control.is_congested() {
-            let Some(word) = self.outbox.next(self.credit) else {
+            let Some(message) = self.outbox.next(self.credit) else {
                 break;
             };
-            if let FromWatcher::Seen { events } = &word {
+            if let FromWatcher::Seen { events } = &message {
                 self.credit -= u32::try_from(events.len()).unwrap_or(u32::MAX);
             }
-            self.control.say(&word)?;
+            self.control.say(&message)?;
         }
         for key in self.outbox.ended() {
             let session = self.held.remove(&key).map(|held| held.watched.session);
@@ -364,5 +364,5 @@ impl Watcher {
 }
 
 fn missing(what: &str) -> WorkerEnd {
-    WorkerEnd::Because(format!("a word of the monitor came without its {what}"))
+    WorkerEnd::Because(format!("a message of the monitor came without its {what}"))
 }

@@ -89,7 +89,7 @@ impl Outbox {
         epoll::ring(&self.bell);
     }
 
-    /// The next word to the monitor: at most so many events of all listeners, some of each, or how many were lost.
+    /// The next message to the monitor: at most so many events of all listeners, some of each, or how many were lost.
     pub(super) fn next(&self, most: u32) -> Option<FromWatcher> {
         let most = MAX_EVENTS.min(most as usize);
         let mut queues = self.queues();
@@ -177,9 +177,9 @@ mod tests {
         assert!(outbox.ended().is_empty(), "not all of it is told");
         let (mut many, mut one, mut turns) = (0, 0, 0);
         assert!(outbox.next(0).is_none(), "the log has no room");
-        while let Some(word) = outbox.next(u32::MAX) {
+        while let Some(message) = outbox.next(u32::MAX) {
             turns += 1;
-            match word {
+            match message {
                 FromWatcher::Seen { events } => {
                     assert!(events.len() <= MAX_EVENTS);
                     many += events.iter().filter(|e| e.session == [1; 16]).count();

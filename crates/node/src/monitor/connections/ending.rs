@@ -14,22 +14,22 @@ use std::ffi::CStr;
 use std::time::Duration;
 
 /// How long a front has to say what a connection that hung up carried.
-pub(crate) const LAST_WORD: Duration = Duration::from_millis(500);
-/// The most of a process's own words that goes into the log.
-pub const MAX_WORDS: usize = 512;
+pub(crate) const FRONTS_REPORT: Duration = Duration::from_millis(500);
+/// The most of a process's own text that goes into the log.
+pub const MAX_QUOTED: usize = 512;
 
-/// What lobby or front say, for the log: no line of its own, and no longer than its bound.
+/// A text of the lobby's or a front's, for the log: no line of its own, and no longer than its bound.
 pub(crate) fn quoted(said: &CStr) -> String {
     let all = said.to_bytes();
-    let head = String::from_utf8_lossy(&all[..all.len().min(MAX_WORDS)]);
-    let mut words = String::with_capacity(head.len());
+    let head = String::from_utf8_lossy(&all[..all.len().min(MAX_QUOTED)]);
+    let mut text = String::with_capacity(head.len());
     for c in head.chars() {
         match c {
-            '"' | '\'' => words.push(c),
-            c => words.extend(c.escape_debug()),
+            '"' | '\'' => text.push(c),
+            c => text.extend(c.escape_debug()),
         }
     }
-    words
+    text
 }
 
 impl Monitor {
@@ -40,7 +40,7 @@ impl Monitor {
         };
         let now = now();
         let late = known.deadline.is_some_and(|timer| timer.is_due(now));
-        // The lobby ends it a little earlier, and the end of the socket may be here before its word.
+        // The lobby ends it a little earlier, and the end of the socket may be here before its message.
         let over = known
             .deadline
             .is_some_and(|timer| timer.is_due(now + GRACE_MARGIN));
@@ -57,8 +57,8 @@ impl Monitor {
         self.end(number, why);
     }
 
-    /// Its socket is dead: all that hung on it goes now. Its front may have a last word about it, the bytes that it
-    /// carried, for which the record waits a moment.
+    /// Its socket is dead: all that hung on it goes now. Its front may still report the bytes that it carried, for
+    /// which the record waits a moment.
     pub(crate) fn hung_up(&mut self, number: ConnectionNumber) {
         // A proxy ends connections of users who are locked. What these run is ended too, as long as it is known whose it is.
         self.look_at_next();
@@ -74,9 +74,11 @@ impl Monitor {
         let timer = self
             .tools
             .timers
-            .after(LAST_WORD, Key::new(Owner::Connections, number));
+            .after(FRONTS_REPORT, Key::new(Owner::Connections, number));
         known.deadline = Some(timer);
-        let members = known.open_login().map_or(&[][..], |granted| &granted.members);
+        let members = known
+            .open_login()
+            .map_or(&[][..], |open_login| &open_login.members);
         self.sessions.connection_ended(number, members);
         self.networks.connection_ended(number);
     }
@@ -106,12 +108,12 @@ impl Monitor {
         self.tools.steps.take(number);
         match known.stage {
             Stage::Login(_) | Stage::Moving => self.tools.metrics.login(LoginResult::Abandoned),
-            Stage::Accepted(granted, front) | Stage::Open(granted, front) => {
-                granted.tell_further_denials(&self.tools.audit);
-                granted
+            Stage::Accepted(open_login, front) | Stage::Open(open_login, front) => {
+                open_login.tell_further_denials(&self.tools.audit);
+                open_login
                     .forwards
-                    .tell_further(&self.tools.audit, number, granted.grant.login.as_str());
-                self.sessions.connection_ended(number, &granted.members);
+                    .tell_further(&self.tools.audit, number, open_login.grant.login.as_str());
+                self.sessions.connection_ended(number, &open_login.members);
                 self.networks.connection_ended(number);
                 self.fronts.left(front, number, &mut self.tools.timers);
             }
@@ -217,8 +219,8 @@ mod tests {
             "a\\nERROR forged\\u{1b}[2J"
         );
         assert_eq!(said("a\u{202e}b".into()), "a\\u{202e}b");
-        assert_eq!(said(vec![b'x'; 100_000]).len(), MAX_WORDS);
+        assert_eq!(said(vec![b'x'; 100_000]).len(), MAX_QUOTED);
         // The longest that an escape makes of a byte.
-        assert_eq!(said(vec![1; 100_000]).len(), MAX_WORDS * "\\u{1}".len());
+        assert_eq!(said(vec![1; 100_000]).len(), MAX_QUOTED * "\\u{1}".len());
     }
 }

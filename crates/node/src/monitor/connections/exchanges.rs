@@ -89,13 +89,13 @@ impl Exchanges {
     }
 
     /// Keeps a transcript until its time has come. An honest process has no second one before the first is signed.
-    pub fn hold(&mut self, frame: Zeroizing<Vec<u8>>) -> Result<(), Violation> {
+    pub fn hold(&mut self, transcript: Zeroizing<Vec<u8>>) -> Result<(), Violation> {
         if self.held.is_some() {
             return Err(Violation(
                 "an exchange is to be signed before the last one was".to_owned(),
             ));
         }
-        self.held = Some(frame);
+        self.held = Some(transcript);
         Ok(())
     }
 
@@ -119,12 +119,12 @@ impl Exchanges {
         &self.host_key
     }
 
-    /// Signs what `frame` (of `kex::exchange`) is the transcript of, if it is an exchange of this connection under one
+    /// Signs the exchange whose encoded transcript this is, if it is one of this connection under one
     /// of these offers: the one that it came under, or today's.
-    pub fn sign(&mut self, frame: &[u8], offers: &[&Offer]) -> Result<ExchangeSignature, Violation> {
+    pub fn sign(&mut self, transcript: &[u8], offers: &[&Offer]) -> Result<ExchangeSignature, Violation> {
         let bad = |why: &str| Violation(why.to_owned());
-        let exchange =
-            Exchange::decode(frame).map_err(|e| Violation(format!("the transcript cannot be read: {e}")))?;
+        let exchange = Exchange::decode(transcript)
+            .map_err(|e| Violation(format!("the transcript cannot be read: {e}")))?;
         if exchange.server_cookie() != Some(self.cookie) {
             return Err(bad("the transcript's cookie is not the one that was given"));
         }
@@ -157,13 +157,13 @@ impl Exchanges {
 
 impl Monitor {
     /// An exchange of this connection's, which is known to be whose it is asked for.
-    pub(crate) fn exchange(&mut self, number: ConnectionNumber, frame: Zeroizing<Vec<u8>>) {
+    pub(crate) fn exchange(&mut self, number: ConnectionNumber, transcript: Zeroizing<Vec<u8>>) {
         let Some(known) = self.connections.get(number) else {
             return;
         };
         match known.exchanges.due(now()) {
-            Ok(()) => self.signs(number, &frame),
-            Err(at) => match known.exchanges.hold(frame) {
+            Ok(()) => self.signs(number, &transcript),
+            Err(at) => match known.exchanges.hold(transcript) {
                 Ok(()) => {
                     self.tools.timers.at(at, Key::new(Owner::Exchanges, number));
                 }
@@ -176,30 +176,30 @@ impl Monitor {
     pub(crate) fn exchange_due(&mut self, number: ConnectionNumber) {
         // The connection may be gone.
         if let Some(known) = self.connections.get(number)
-            && let Some(frame) = known.exchanges.held()
+            && let Some(transcript) = known.exchanges.held()
         {
-            self.exchange(number, frame);
+            self.exchange(number, transcript);
         }
     }
 
-    fn signs(&mut self, number: ConnectionNumber, frame: &[u8]) {
+    fn signs(&mut self, number: ConnectionNumber, transcript: &[u8]) {
         let offer = self.offer.clone();
         let Some(known) = self.connections.get(number) else {
             return;
         };
         let open = matches!(known.stage, Stage::Open(..));
-        let signed = sign(known, frame, &offer);
+        let signed = sign(known, transcript, &offer);
         if let Ok((_, _, took)) = &signed {
             self.timing(number, "exchange", *took);
         }
         match signed {
             Ok((signature, cookie, _)) if open => {
-                let word = ToFront::Signed {
+                let message = ToFront::Signed {
                     connection: number,
                     signature,
                     cookie,
                 };
-                self.tools.to_fronts.say(number, word, Vec::new());
+                self.tools.to_fronts.say(number, message, Vec::new());
             }
             Ok((signature, cookie, _)) => self.tell_lobby(&ToLobby::Signed {
                 connection: number,

@@ -5,7 +5,7 @@ mod ending;
 pub mod exchanges;
 mod places;
 
-pub(crate) use ending::{LAST_WORD, quoted};
+pub(crate) use ending::{FRONTS_REPORT, quoted};
 
 use crate::config::Limits;
 use crate::monitor::accept::Via;
@@ -49,7 +49,7 @@ pub struct Connection {
     pub source: SocketAddr,
     /// What that counts as where sources are counted.
     pub counts_as: Network,
-    /// The proxy that it came by, whose word the peer is then.
+    /// The proxy that it came by, whose claim the peer is then.
     pub via: Option<Via>,
     /// Its socket; lobby and front have duplicates. Shutting this down ends it for them too.
     pub socket: Fd,
@@ -61,11 +61,11 @@ pub struct Connection {
     pub exchanges: Exchanges,
     /// How far it is.
     pub stage: Stage,
-    /// When the monitor ends it itself: the login, the hand-over or the last word took too long.
+    /// When the monitor ends it itself: the login, the hand-over or the front's report took too long.
     pub deadline: Option<Timer>,
     /// When what its next `timing` is about began.
     pub clock: Duration,
-    /// It hung up: its grant is gone, and only its front's last word about it is waited for.
+    /// It hung up: its grant is gone, and only its front's report about it is waited for.
     pub hung_up: bool,
     /// How many host keys were proven on it, or asked about.
     pub proofs: usize,
@@ -97,7 +97,7 @@ pub enum Full {
 }
 
 impl Full {
-    /// In words.
+    /// As a text.
     pub const fn why(self) -> &'static str {
         match self {
             Full::All => "there are as many connections as may be (limits.connections)",
@@ -122,7 +122,7 @@ pub struct Connections {
     table: HashMap<ConnectionNumber, Connection>,
     last: ConnectionNumber,
     direct: WaitingConnections<ConnectionNumber>,
-    /// Those that came by a proxy have bounds of their own: the peers are somebody's word, and whoever makes them up
+    /// Those that came by a proxy have bounds of their own: the peers are somebody's claim, and whoever makes them up
     /// takes no room from those who come by themselves.
     tunnelled: ProxyPlaces,
 }
@@ -172,11 +172,11 @@ impl Connections {
     }
 
     /// It is logged in: the bounds for others do not count it any more.
-    pub fn logged_in(&mut self, number: ConnectionNumber, granted: Box<OpenLogin>, front: WorkerId) {
+    pub fn logged_in(&mut self, number: ConnectionNumber, open_login: Box<OpenLogin>, front: WorkerId) {
         if let Some(connection) = self.table.get_mut(&number)
             && matches!(connection.stage, Stage::Login(_))
         {
-            connection.stage = Stage::Accepted(granted, front);
+            connection.stage = Stage::Accepted(open_login, front);
             let (source, proxy) = (connection.counts_as, connection.proxy());
             self.waits_no_more(number, &source, proxy.as_deref());
         }
@@ -251,7 +251,7 @@ impl Connection {
             _ => return None,
         };
         self.stage = match std::mem::replace(&mut self.stage, Stage::Moving) {
-            Stage::Accepted(granted, front) => Stage::Open(granted, front),
+            Stage::Accepted(open_login, front) => Stage::Open(open_login, front),
             other => other,
         };
         Some(front)
@@ -271,7 +271,7 @@ impl Connection {
     pub fn open_login(&mut self) -> Option<&mut OpenLogin> {
         match &mut self.stage {
             Stage::Login(_) | Stage::Moving => None,
-            Stage::Accepted(granted, _) | Stage::Open(granted, _) => Some(granted),
+            Stage::Accepted(open_login, _) | Stage::Open(open_login, _) => Some(open_login),
         }
     }
 
@@ -279,7 +279,9 @@ impl Connection {
     pub fn login(&self) -> Option<String> {
         match &self.stage {
             Stage::Login(_) | Stage::Moving => None,
-            Stage::Accepted(granted, _) | Stage::Open(granted, _) => Some(granted.grant.login.to_string()),
+            Stage::Accepted(open_login, _) | Stage::Open(open_login, _) => {
+                Some(open_login.grant.login.to_string())
+            }
         }
     }
 }

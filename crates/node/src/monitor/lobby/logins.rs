@@ -7,7 +7,6 @@ use crate::monitor::audit::{ClusterUser, Event};
 use crate::monitor::connections::{GRACE_MARGIN, Stage};
 use crate::monitor::forwards::ToldForwards;
 use crate::monitor::fronts::FrontOwner;
-use crate::monitor::launches::Outcome;
 use crate::monitor::login::{Entry, LoginAttempt, LoginContext, Refusal, Step};
 use crate::monitor::metrics::LoginResult;
 use crate::monitor::open_login::OpenLogin;
@@ -16,6 +15,7 @@ use crate::monitor::strangers::StrangerEvent;
 use crate::monitor::timers::now;
 use crate::monitor::wakes::{Key, Owner};
 use crate::monitor::workers::WorkerKind;
+use fleetgate_launch::LaunchOutcome;
 use fleetgate_policy::grant::How;
 use fleetgate_policy::{Grant, GrantId};
 use fleetgate_wire::node::lobby::ToLobby;
@@ -66,7 +66,7 @@ impl Monitor {
     }
 
     /// The key files of a login were read.
-    pub(crate) fn files_read(&mut self, number: ConnectionNumber, outcome: Outcome) {
+    pub(crate) fn files_read(&mut self, number: ConnectionNumber, outcome: LaunchOutcome) {
         // Nobody waits for it any more: its helper is still to be waited for.
         let waits = self
             .connections
@@ -152,7 +152,7 @@ impl Monitor {
         self.timing(number, "login", took);
         self.grants += 1;
         let whose = FrontOwner::new(&entry.login, entry.account.ids.uid, &entry.identity);
-        let granted = OpenLogin {
+        let open_login = OpenLogin {
             connection: number,
             addresses,
             grant: Grant {
@@ -187,18 +187,18 @@ impl Monitor {
             }
         };
         self.tools.metrics.login(LoginResult::Accepted);
-        let proven = &granted.grant.identity.proven;
+        let proven = &open_login.grant.identity.proven;
         let by_password = proven
             .iter()
             .any(|how| matches!(how, How::Password | How::KeyboardInteractive));
-        let account = granted.grant.login.as_str().as_bytes();
+        let account = open_login.grant.login.as_str().as_bytes();
         self.tools
             .strangers
             .logged_in(source.ip(), via.is_some(), account, by_password);
         tracing::info!(
-            connection = number, %source, via, login = %granted.grant.login, identity = %granted.grant.identity, "a login"
+            connection = number, %source, via, login = %open_login.grant.login, identity = %open_login.grant.identity, "a login"
         );
-        if granted.grant.must_change_password {
+        if open_login.grant.must_change_password {
             tracing::info!(
                 connection = number,
                 "its password has expired: its sessions are `passwd`"
@@ -207,12 +207,12 @@ impl Monitor {
         self.tools.audit.tell(Event::LoginAccepted {
             connection: number,
             source,
-            login: granted.grant.login.to_string(),
-            identity: granted.grant.identity.to_string(),
-            cluster: granted.members.first().map(audited),
+            login: open_login.grant.login.to_string(),
+            identity: open_login.grant.identity.to_string(),
+            cluster: open_login.members.first().map(audited),
             via,
         });
-        self.connections.logged_in(number, Box::new(granted), front);
+        self.connections.logged_in(number, Box::new(open_login), front);
         self.tell_lobby(&ToLobby::Verdict {
             connection: number,
             verdict: Verdict::Accepted { notes: entry.notes },
@@ -230,9 +230,9 @@ impl Monitor {
 
 /// What the front may ask the monitor for. What roles allow may change while the connection is open, and why they refuse a program is
 /// for its user to read: that the front does not know, so it is to ask.
-pub(super) fn permits_for_front(granted: &OpenLogin, now: Duration) -> FrontPermits {
-    let offered = permits_of_grant(&granted.grant, now);
-    match granted.members.is_empty() {
+pub(super) fn permits_for_front(open_login: &OpenLogin, now: Duration) -> FrontPermits {
+    let offered = permits_of_grant(&open_login.grant, now);
+    match open_login.members.is_empty() {
         true => offered,
         false => [FrontPermit::Shell, FrontPermit::Exec, FrontPermit::Sftp]
             .into_iter()

@@ -1,4 +1,4 @@
-//! The lobby's side: what arrives goes to it, and what it asks for is decided. It is believed in nothing: a word about
+//! The lobby's side: what arrives goes to it, and what it asks for is decided. It is believed in nothing: a message about
 //! a connection that is not its own is as if it were about none, and one that no honest lobby says ends it.
 
 mod logins;
@@ -47,9 +47,9 @@ impl Lobby {
 
 impl Monitor {
     /// Tells the lobby.
-    pub(crate) fn tell_lobby(&mut self, word: &ToLobby) {
+    pub(crate) fn tell_lobby(&mut self, message: &ToLobby) {
         self.workers
-            .say(self.lobby.worker, word, Vec::new(), &self.tools.wakes);
+            .say(self.lobby.worker, message, Vec::new(), &self.tools.wakes);
     }
 
     /// A connection came; its number, or why it is refused, which is told.
@@ -100,7 +100,7 @@ impl Monitor {
             self.tools.metrics.connection_tunnelled();
         }
         tracing::debug!(connection = number, %source, via = ?arrived.via, "a connection");
-        let word = ToLobby::Arrived {
+        let message = ToLobby::Arrived {
             connection: number,
             addresses: arrived.addresses.clone(),
             cookie,
@@ -125,7 +125,7 @@ impl Monitor {
             waiting: Vec::new(),
         });
         self.workers
-            .say(self.lobby.worker, &word, vec![socket], &self.tools.wakes);
+            .say(self.lobby.worker, &message, vec![socket], &self.tools.wakes);
         Ok(number)
     }
 
@@ -152,11 +152,11 @@ impl Monitor {
 
     /// A frame of the lobby's.
     pub(crate) fn lobby_says(&mut self, frame: &[u8]) {
-        let word = match fleetgate_wire::decode::<FromLobby>(frame) {
-            Ok(word) => word,
+        let message = match fleetgate_wire::decode::<FromLobby>(frame) {
+            Ok(message) => message,
             Err(e) => return self.violated(WorkerKind::Lobby, self.lobby.worker, None, &e.to_string()),
         };
-        match word {
+        match message {
             FromLobby::Ready => self.lobby_ready(),
             FromLobby::Sign { connection, exchange } => {
                 if self.connections.of_lobby(connection).is_some() {
@@ -190,7 +190,7 @@ impl Monitor {
         }
     }
 
-    /// Whether the lobby was told that this login is over: what crosses that word is no try any more. Else a lobby that
+    /// Whether the lobby was told that this login is over: what crosses that message is no try any more. Else a lobby that
     /// is taken over could try passwords without end on one connection.
     fn is_parting(&mut self, number: ConnectionNumber) -> bool {
         self.connections
@@ -218,19 +218,19 @@ impl Monitor {
         let addresses = known.addresses.clone();
         let permits = known
             .open_login()
-            .map(|g| permits_for_front(g, now()))
+            .map(|open_login| permits_for_front(open_login, now()))
             .unwrap_or_default();
         self.timing(number, "handover", took);
         match made {
             Ok(socket) => {
-                let word = ToFront::Arrived {
+                let message = ToFront::Arrived {
                     connection: number,
                     addresses,
                     state,
                     permits,
                     cookie,
                 };
-                self.workers.say(front, &word, vec![socket], &self.tools.wakes);
+                self.workers.say(front, &message, vec![socket], &self.tools.wakes);
             }
             Err(e) => self.end(number, &format!("it could not be handed over: {e}")),
         }

@@ -22,7 +22,7 @@ use fleetgate_wire::node::Verdict;
 use std::time::Duration;
 use zeroize::Zeroizing;
 
-/// How long PAM may take to each of its words once a session is being made.
+/// How long PAM may take to each of its answers once a session is being made.
 const PAM_PATIENCE: Duration = Duration::from_secs(30);
 
 impl LoginAttempt {

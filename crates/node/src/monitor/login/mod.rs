@@ -82,7 +82,7 @@ pub struct LoginContext<'a> {
     pub connection: ConnectionNumber,
     /// From where.
     pub source: IpAddr,
-    /// By a proxy, whose word that is.
+    /// By a proxy, whose claim that is.
     pub tunnelled: bool,
     /// The monitor's session id; none: no key exchange was signed.
     pub session_id: Option<&'a [u8]>,

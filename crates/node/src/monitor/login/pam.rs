@@ -54,7 +54,7 @@ pub struct Conversation {
 }
 
 impl Conversation {
-    /// Asks the resolver for one; `key`'s owner is woken by its words.
+    /// Asks the resolver for one; `key`'s owner is woken by its messages.
     pub fn begin(resolver: &Fd, start: Start, wakes: &Wakes, key: Key) -> Result<Conversation, Errno> {
         let (ours, theirs) = socket::pair()?;
         let frame = fleetgate_wire::encode(&ToResolver::Pam { start });
@@ -66,7 +66,7 @@ impl Conversation {
         })
     }
 
-    /// The next word.
+    /// The next message.
     pub fn hear(&mut self) -> PamAnswer {
         let died = || {
             PamAnswer::Broken(
@@ -111,7 +111,7 @@ impl Conversation {
         let _ = socket::send_now(&self.socket, &fleetgate_wire::encode(&ToPam::Abort), &[]);
     }
 
-    /// For the session: accepted, not opened. `patience` is for each of its words.
+    /// For the session: accepted, not opened. `patience` is for each of its answers.
     pub fn into_session(self, wakes: &Wakes, patience: Duration) -> PamSession {
         wakes.forget(&self.socket);
         PamSession::accepted(self.socket, patience)

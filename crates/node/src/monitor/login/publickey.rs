@@ -37,7 +37,7 @@ pub enum Decision {
 pub struct ClusterRefusal {
     /// Whom.
     pub user: Option<String>,
-    /// Which rule, and the words.
+    /// Which rule, and the text.
     pub refusal: cluster::Refusal,
 }
 
@@ -94,7 +94,7 @@ pub fn check_key(
     };
     let Some(signature) = request.signature else {
         return match admitted {
-            // Whoever shows another's certificate shall not read what its user may do: first the proof, then the words.
+            // Whoever shows another's certificate shall not read what its user may do: first the proof, then the text.
             Ok(_) | Err(KeyRefusal::Openly(_)) => Decision::Would,
             Err(KeyRefusal::Quietly(why)) => refused(why),
         };

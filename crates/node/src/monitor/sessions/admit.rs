@@ -57,20 +57,20 @@ impl Sessions {
         &mut self,
         tools: &mut Tools,
         networks: &Networks,
-        granted: &mut OpenLogin,
+        open_login: &mut OpenLogin,
         account: Account,
         ticket: Ticket,
         start: Start,
     ) {
-        let connection = granted.connection;
-        if let Some(list) = order::command_list(&granted.grant, &start) {
+        let connection = open_login.connection;
+        if let Some(list) = order::command_list(&open_login.grant, &start) {
             return answers::say(tools, (connection, ticket), list);
         }
-        match self.admit(tools, networks, granted, account, ticket, start) {
+        match self.admit(tools, networks, open_login, account, ticket, start) {
             Ok(Admitted::ByAnotherRun) => {}
             Ok(Admitted::Begins(number)) => self.prepare(tools, number),
             Err(SessionRefusal(why)) => {
-                granted.tell_denied(&tools.audit, &tools.metrics, why.clone());
+                open_login.tell_denied(&tools.audit, &tools.metrics, why.clone());
                 tools.to_fronts.say(
                     connection,
                     ToFront::NotStarted {
@@ -89,14 +89,14 @@ impl Sessions {
         &mut self,
         tools: &mut Tools,
         networks: &Networks,
-        granted: &mut OpenLogin,
+        open_login: &mut OpenLogin,
         account: Account,
         ticket: Ticket,
         start: Start,
     ) -> Result<Admitted, SessionRefusal> {
-        let connection = granted.connection;
-        let decided = order::choose_program(&granted.grant, &start, now())?;
-        if account.ids.uid != granted.uid {
+        let connection = open_login.connection;
+        let decided = order::choose_program(&open_login.grant, &start, now())?;
+        if account.ids.uid != open_login.uid {
             return Err(SessionRefusal::new(
                 "the account is not the one that logged in: log in again",
             ));
@@ -112,7 +112,7 @@ impl Sessions {
             )));
         }
         let of_roles = |of: &Member| of.allowed.limits.sessions;
-        if let Some(most) = granted.members.iter().filter_map(of_roles).min()
+        if let Some(most) = open_login.members.iter().filter_map(of_roles).min()
             && count >= most
         {
             return Err(SessionRefusal(format!(
@@ -120,15 +120,15 @@ impl Sessions {
             )));
         }
         let lasting = |of: &Member| of.allowed.limits.session;
-        let by_roles = granted.members.iter().filter_map(lasting).min();
+        let by_roles = open_login.members.iter().filter_map(lasting).min();
         let named_command = decided.named_command();
         let runs_as = decided
-            .other_account(&granted.grant.login)
+            .other_account(&open_login.grant.login)
             .map(ToString::to_string);
         if let Some(user) = &runs_as
             && start.terminal.is_some()
         {
-            // Its keys send signals, and TERM is the client's word: neither is for another account's command.
+            // Its keys send signals, and TERM is the client's claim: neither is for another account's command.
             return Err(SessionRefusal(format!(
                 "the command runs as {user}, and has no terminal: run it without -t"
             )));
@@ -145,14 +145,14 @@ impl Sessions {
                 Some(user) => RunAccount::Named(user.clone()),
                 None => RunAccount::Login(account.ids.uid),
             };
-            SameRun::of(command, account, &granted.grant.permits, &start)
+            SameRun::of(command, account, &open_login.grant.permits, &start)
         });
         if same.is_some() {
             // What the helper would look at, were a process begun.
-            may_enter_without_shell(&granted.grant, &account)?;
+            may_enter_without_shell(&open_login.grant, &account)?;
         }
         if let Some(same) = &same
-            && self.answer_by_another_run(tools, granted, ticket, same, decided.command())
+            && self.answer_by_another_run(tools, open_login, ticket, same, decided.command())
         {
             return Ok(Admitted::ByAnotherRun);
         }
@@ -164,7 +164,7 @@ impl Sessions {
             (_, Some(command)) => Some(limit(LimitOwner::Command, command)),
             (roles, None) => roles.map(|time| limit(LimitOwner::Roles, time)),
         };
-        let watching = granted
+        let watching = open_login
             .members
             .iter()
             .map(|of| of.allowed.watching)
@@ -195,16 +195,16 @@ impl Sessions {
         let pam = tools.pam && decided.is_login();
         let session = Session {
             connection,
-            source: address(&granted.addresses.peer),
-            user: granted.user(),
+            source: address(&open_login.addresses.peer),
+            user: open_login.user(),
             ordered: None,
             parting: None,
             ticket,
-            login: granted.grant.login.to_string(),
+            login: open_login.grant.login.to_string(),
             uid: account.ids.uid,
             id: (u128::from(high) << 64 | u128::from(low)).to_be_bytes(),
             kind: decided.kind,
-            fixed: granted.grant.permits.forced().is_some()
+            fixed: open_login.grant.permits.forced().is_some()
                 || decided.kind == SessionKind::Sftp
                 || shared.is_some()
                 || runs_as.is_some(),
@@ -225,8 +225,8 @@ impl Sessions {
             limit,
             time_limit_timer: None,
             state: State::Pending(Box::new(PendingSession {
-                grant: granted.grant.clone(),
-                addresses: granted.addresses.clone(),
+                grant: open_login.grant.clone(),
+                addresses: open_login.addresses.clone(),
                 start,
                 account,
                 decided,
@@ -234,8 +234,8 @@ impl Sessions {
                 display,
                 context: None,
                 watching,
-                cluster_user: ClusterUser::of(&granted.members),
-                accepted: if pam { granted.pam.take() } else { None },
+                cluster_user: ClusterUser::of(&open_login.members),
+                accepted: if pam { open_login.pam.take() } else { None },
                 pam,
                 xauth: None,
                 under_way: None,
@@ -275,12 +275,12 @@ impl Sessions {
         }
         for (connection, ticket) in session.clients() {
             let why = text(&why);
-            let word = ToFront::NotStarted {
+            let message = ToFront::NotStarted {
                 connection,
                 ticket,
                 why,
             };
-            tools.to_fronts.say(connection, word, Vec::new());
+            tools.to_fronts.say(connection, message, Vec::new());
         }
         let connection = session.connection;
         tools.audit.tell(Event::SessionRefused {

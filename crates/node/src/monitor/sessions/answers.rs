@@ -196,14 +196,14 @@ impl Sessions {
     pub(super) fn answer_by_another_run(
         &mut self,
         tools: &mut Tools,
-        granted: &OpenLogin,
+        open_login: &OpenLogin,
         ticket: Ticket,
         same: &SameRun,
         command: Option<Vec<u8>>,
     ) -> bool {
         let now = Instant::now();
         self.answers.drop_old(now);
-        let client = (granted.connection, ticket);
+        let client = (open_login.connection, ticket);
         let (session, age) = if let Some(kept) = self.answers.kept.get(same) {
             hand_over(tools, client, &kept.result);
             (kept.session, Some(now - kept.ended_at))
@@ -213,11 +213,11 @@ impl Sessions {
             return false;
         };
         tools.audit.tell(Event::CommandAnswered {
-            connection: granted.connection,
-            login: granted.grant.login.to_string(),
+            connection: open_login.connection,
+            login: open_login.grant.login.to_string(),
             session,
-            source: crate::monitor::accept::address(&granted.addresses.peer),
-            user: granted.user(),
+            source: crate::monitor::accept::address(&open_login.addresses.peer),
+            user: open_login.user(),
             command,
             age,
         });
@@ -369,12 +369,12 @@ fn hand_over(tools: &mut Tools, (connection, ticket): (ConnectionNumber, Ticket)
         Err(e) => {
             tracing::error!("the result of a named command cannot be given to its client: {e}");
             let why = c"the command's result could not be handed over; the host's log says why".to_owned();
-            let word = ToFront::NotStarted {
+            let message = ToFront::NotStarted {
                 connection,
                 ticket,
                 why,
             };
-            return tools.to_fronts.say(connection, word, Vec::new());
+            return tools.to_fronts.say(connection, message, Vec::new());
         }
     };
     let started = ToFront::Started {

@@ -11,7 +11,7 @@ use std::net::{IpAddr, Ipv6Addr};
 /// What sshd does not take from PAM: it says itself what these are.
 const NOT_OF_PAM: [&[u8]; 2] = [b"SSH_AUTH_INFO", b"SSH_CONNECTION"];
 
-/// No variable of a client begins so: these are the server's word about who somebody is.
+/// No variable of a client begins so: these are the server's statement of who somebody is.
 const OURS: &[u8] = b"FLEETGATE_";
 
 /// What the client sent and the grant lets it send. The configuration's patterns are for the helper.
@@ -26,7 +26,7 @@ pub fn of_client(grant: &Grant, start: &Start) -> Vec<Variable> {
     start.environment.iter().filter_map(one).collect()
 }
 
-/// What the server sets. Key files' variables and the client's line are the login's own word: none of them is for a command
+/// What the server sets. Key files' variables and the client's line are the login's own: none of them is for a command
 /// that runs as another account.
 pub fn set(facts: &OrderFacts<'_>, decided: &ProgramChoice) -> Vec<Variable> {
     let mut out = Vec::with_capacity(12);

@@ -37,7 +37,7 @@ pub fn hear(from: &Fd, audit: &Audit, connection: ConnectionNumber, session: Ses
     true
 }
 
-/// The helper's last word: how many events nobody took in time.
+/// The helper's last message: how many events nobody took in time.
 pub fn last_word(control: &Fd, audit: &Audit, connection: ConnectionNumber, session: SessionId, login: &str) {
     let mut buffer = [0; 1024];
     let Ok(got) = socket::receive(control, &mut buffer, false) else {

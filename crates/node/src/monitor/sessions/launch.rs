@@ -7,10 +7,10 @@ use super::streams::Streams;
 use super::within_pam::PamLaunch;
 use super::{About, Sessions, State, confinement, ended, environment, key, running, say, text};
 use crate::monitor::audit::Event;
-use crate::monitor::launches::Outcome;
 use crate::monitor::names;
 use crate::monitor::timers::micros;
 use crate::monitor::tools::Tools;
+use fleetgate_launch::LaunchOutcome;
 use fleetgate_launch::{Begun, Launch, LaunchError, SessionToClose};
 use fleetgate_policy::Audit;
 use fleetgate_policy::permits::Program as Permitted;
@@ -41,7 +41,7 @@ pub(super) struct PendingLaunch {
 
 impl Sessions {
     /// A launch came to something.
-    pub fn launched(&mut self, tools: &mut Tools, id: u64, outcome: Outcome) {
+    pub fn launched(&mut self, tools: &mut Tools, id: u64, outcome: LaunchOutcome) {
         match super::parts(id) {
             Some((number, About::Xauth)) => self.xauth_launched(tools, number, outcome),
             Some((number, About::Launch)) => self.program_launched(tools, number, outcome),
@@ -208,7 +208,7 @@ impl Sessions {
             .begin(self.chain.clone(), wanted, tools.launches.elsewhere(key))
     }
 
-    fn program_launched(&mut self, tools: &mut Tools, number: u64, outcome: Outcome) {
+    fn program_launched(&mut self, tools: &mut Tools, number: u64, outcome: LaunchOutcome) {
         let pam = self.opened.take(number);
         let Some(session) = self.all.get_mut(&number) else {
             return;
@@ -286,7 +286,7 @@ impl Sessions {
             audit: audit.filter(|_| unwatched.is_none()),
             unwatched,
         });
-        let word = ToFront::Started {
+        let message = ToFront::Started {
             connection: session.connection,
             ticket: session.ticket,
             one,
@@ -295,7 +295,7 @@ impl Sessions {
         // It only queues: the front hears it at the end of the wake-up, when the reaper's file is written.
         match session.shared {
             Some(_) => self.collect_output(tools, number, ours),
-            None => say(tools, session, word, ours),
+            None => say(tools, session, message, ours),
         }
         let Some(session) = self.all.get_mut(&number) else {
             return;

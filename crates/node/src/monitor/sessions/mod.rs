@@ -175,7 +175,7 @@ struct Session {
     state: State,
 }
 
-/// How long a session may last, and by whose word.
+/// How long a session may last, and who says so.
 struct TimeLimit {
     time: Duration,
     by: LimitOwner,
@@ -269,7 +269,7 @@ impl Sessions {
         }
     }
 
-    /// Makes ahead what the next session needs, when nobody waits for a word of this turn any more.
+    /// Makes ahead what the next session needs, when nobody waits for a message of this turn any more.
     pub fn make_ahead(&mut self) {
         if let Some(cgroups) = &mut self.cgroups {
             cgroups.refill();
@@ -403,14 +403,14 @@ pub fn needs_contexts(config: &Config) -> bool {
 }
 
 /// Tells the front, unless nobody listens any more. Clients of a shared run hear of it at its end.
-fn say(tools: &mut Tools, session: &Session, word: ToFront, fds: Vec<Fd>) {
+fn say(tools: &mut Tools, session: &Session, message: ToFront, fds: Vec<Fd>) {
     if !session.unheard && session.shared.is_none() {
-        tools.to_fronts.say(session.connection, word, fds);
+        tools.to_fronts.say(session.connection, message, fds);
     }
 }
 
 impl Session {
-    /// It is to be ended, with words for its user.
+    /// It is to be ended, with a text for its user.
     fn announce_end(&mut self, tools: &mut Tools, parting: String) {
         self.parting = Some(parting);
         self.doomed = true;

@@ -1,4 +1,4 @@
-//! From what a client asked for to an order for the helper, or to the words of a refusal. Pure: the grant, the
+//! From what a client asked for to an order for the helper, or to the text of a refusal. Pure: the grant, the
 //! configuration and the account are given, nothing is opened and nobody is asked.
 //!
 //! A program has a type in each step:
@@ -20,14 +20,12 @@ use fleetgate_wire::common::{Account, Ageing, Moment};
 use fleetgate_wire::exec::{Checks, Environment, Exec, Login, Program, Resources};
 use fleetgate_wire::node::front::{self, Start, Terminal};
 use fleetgate_wire::node::{
-    FrontPermit, FrontPermits, MAX_COMMAND, MAX_ENVIRONMENT, MAX_MODES, MAX_VARIABLES,
+    FrontPermit, FrontPermits, MAX_COMMAND, MAX_ENVIRONMENT, MAX_MODES, MAX_TERM, MAX_VARIABLES, MAX_X11,
 };
 use fleetgate_wire::sftp::Sftp;
 use std::ffi::CString;
 use std::time::Duration;
 
-/// The longest terminal type.
-const MAX_TERM: usize = 256;
 /// The subsystems that list the named commands: `ssh -s NODE fleetgate-commands`.
 const LIST_AS_TABLE: &[u8] = b"fleetgate-commands";
 const LIST_AS_JSON: &[u8] = b"fleetgate-commands-json";
@@ -35,8 +33,6 @@ const LIST_AS_JSON: &[u8] = b"fleetgate-commands-json";
 const ANY_COMMAND: &str = "This login may run any command line on this node, and so no named command.\n";
 /// The longest list: what a pipe holds.
 const MAX_LIST: usize = 1 << 20;
-/// The longest `xauth` protocol and cookie.
-const MAX_XAUTH: usize = 1024;
 
 /// Why a session is not begun: a sentence that the user may be shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -189,7 +185,7 @@ pub fn exec(facts: &OrderFacts<'_>, decided: &ProgramChoice) -> Result<Exec, Ses
     let must_change = facts.grant.must_change_password;
     let mut account = account.clone();
     if must_change {
-        // PAM's word; the helper knows that of shadow(5), and executes `passwd` then.
+        // PAM said so; the helper knows that of shadow(5), and executes `passwd` then.
         account.ageing = Some(Ageing {
             last_change: 0,
             max_days: -1,
@@ -318,7 +314,7 @@ pub fn sftp(facts: &OrderFacts<'_>, arguments: &[u8]) -> Result<Sftp, SessionRef
 /// loopback goes by the name that local clients use.
 pub fn xauth_script(x11: &front::X11, display: u16) -> Result<Vec<u8>, SessionRefusal> {
     let name = |b: &u8| b.is_ascii_alphanumeric() || b"-_.".contains(b);
-    let fits = |bytes: &[u8]| (1..=MAX_XAUTH).contains(&bytes.len());
+    let fits = |bytes: &[u8]| !bytes.is_empty() && x11.protocol.len() + x11.cookie.len() <= MAX_X11;
     if !fits(&x11.protocol) || x11.protocol.starts_with(b"-") || !x11.protocol.iter().all(name) {
         return Err(SessionRefusal::new("the X11 authentication protocol is no name"));
     }

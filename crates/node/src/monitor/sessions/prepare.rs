@@ -4,10 +4,10 @@
 use super::confinement;
 use super::order::{self, SessionRefusal};
 use super::{About, Session, Sessions, State, key, text};
-use crate::monitor::launches::Outcome;
 use crate::monitor::names::Lane;
 use crate::monitor::tools::Tools;
 use crate::monitor::x11;
+use fleetgate_launch::LaunchOutcome;
 use fleetgate_sys::poll::READ;
 use fleetgate_sys::process;
 use fleetgate_wire::common::Account;
@@ -130,7 +130,7 @@ impl Sessions {
         }
     }
 
-    pub(super) fn xauth_launched(&mut self, tools: &mut Tools, number: u64, outcome: Outcome) {
+    pub(super) fn xauth_launched(&mut self, tools: &mut Tools, number: u64, outcome: LaunchOutcome) {
         let session = self.all.get_mut(&number);
         match (session.map(|s| &mut s.state), outcome) {
             (Some(State::Pending(pending)), Ok((running, _))) => {

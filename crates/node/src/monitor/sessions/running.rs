@@ -77,8 +77,8 @@ impl EndedSessions {
 
 impl Sessions {
     /// A client sends a signal to his session's processes.
-    pub fn signal(&mut self, tools: &mut Tools, granted: &mut OpenLogin, ticket: Ticket, name: &CStr) {
-        let number = self.by_ticket.get(&(granted.connection, ticket));
+    pub fn signal(&mut self, tools: &mut Tools, open_login: &mut OpenLogin, ticket: Ticket, name: &CStr) {
+        let number = self.by_ticket.get(&(open_login.connection, ticket));
         let Some(session) = number.and_then(|number| self.all.get(number)) else {
             return;
         };
@@ -98,15 +98,15 @@ impl Sessions {
             }
         };
         if let Some(what) = why {
-            granted.tell_denied(&tools.audit, &tools.metrics, what);
+            open_login.tell_denied(&tools.audit, &tools.metrics, what);
         }
     }
 
     /// The client closed the session's channel.
-    pub fn hang_up(&mut self, granted: &OpenLogin, ticket: Ticket) {
-        let number = self.by_ticket.get(&(granted.connection, ticket)).copied();
+    pub fn hang_up(&mut self, open_login: &OpenLogin, ticket: Ticket) {
+        let number = self.by_ticket.get(&(open_login.connection, ticket)).copied();
         if let Some(number) = number
-            && !self.leave_run(number, granted.connection, Some(ticket))
+            && !self.leave_run(number, open_login.connection, Some(ticket))
         {
             self.hang_up_session(number);
         }
@@ -114,8 +114,8 @@ impl Sessions {
 
     /// The client wants nothing of this session to stay. What a forced command leaves is its owner's matter, as signals to
     /// it are.
-    pub fn leave_nothing(&mut self, granted: &OpenLogin, ticket: Ticket) {
-        let number = self.by_ticket.get(&(granted.connection, ticket));
+    pub fn leave_nothing(&mut self, open_login: &OpenLogin, ticket: Ticket) {
+        let number = self.by_ticket.get(&(open_login.connection, ticket));
         if let Some(session) = number
             .and_then(|number| self.all.get_mut(number))
             .filter(|s| !s.fixed)
@@ -159,7 +159,7 @@ impl Sessions {
         }
     }
 
-    /// PAM's process has a word.
+    /// PAM's process sent something.
     pub(super) fn hear_pam(&mut self, tools: &mut Tools, number: u64) {
         let Some(session) = self.all.get_mut(&number) else {
             return;
@@ -230,7 +230,7 @@ impl Sessions {
         }
     }
 
-    /// Whether a session's end can be told before it is closed here: nothing else has a last word about it.
+    /// Whether a session's end can be told before it is closed here: nothing else has something to say of it.
     pub(super) fn ends_early(session: &Session, in_pam: bool) -> bool {
         !in_pam && session.shared.is_none() && session.kind != SessionKind::Sftp
     }
@@ -239,8 +239,8 @@ impl Sessions {
         let Some(session) = self.all.get_mut(&number) else {
             return;
         };
-        let word = session.ended(Some(exit));
-        say(tools, session, word, Vec::new());
+        let message = session.ended(Some(exit));
+        say(tools, session, message, Vec::new());
         session.unheard = true;
     }
 
@@ -301,8 +301,8 @@ impl Sessions {
         }
         let usage = running.reaped.map(|(_, usage)| usage).unwrap_or_default();
         let connection = session.connection;
-        let word = session.ended(running.exit);
-        say(tools, &session, word, Vec::new());
+        let message = session.ended(running.exit);
+        say(tools, &session, message, Vec::new());
         if session.kind == SessionKind::Sftp {
             files::last_word(
                 &running.control,

@@ -1,5 +1,5 @@
 //! The tunnel's side: what comes by a proxy arrives like anything else, and what the tunnel asks for is done where the
-//! node needs it. A word that no honest tunnel says ends it.
+//! node needs it. A message that no honest tunnel sends ends it.
 
 use super::state::FRESH_COSTS;
 use crate::monitor::Monitor;
@@ -43,23 +43,23 @@ impl Monitor {
 
     /// A frame of a tunnel's.
     pub(crate) fn tunnel_says(&mut self, worker: WorkerId, frame: &[u8]) {
-        let word = match fleetgate_wire::decode::<FromTunnel>(frame) {
-            Ok(word) => word,
+        let message = match fleetgate_wire::decode::<FromTunnel>(frame) {
+            Ok(message) => message,
             Err(e) => return self.violated(WorkerKind::Tunnel, worker, None, &e.to_string()),
         };
-        if let Err(why) = self.tunnel_asks(worker, word) {
+        if let Err(why) = self.tunnel_asks(worker, message) {
             self.violated(WorkerKind::Tunnel, worker, None, why);
         }
     }
 
     /// An error is what no honest tunnel asks for.
-    fn tunnel_asks(&mut self, worker: WorkerId, word: FromTunnel) -> Result<(), &'static str> {
+    fn tunnel_asks(&mut self, worker: WorkerId, message: FromTunnel) -> Result<(), &'static str> {
         let Some(tunnel) = &mut self.tunnel else {
             return Ok(());
         };
         // One that was told to leave has sessions, and nothing else to say.
         let is_leaving = tunnel.worker != Some(worker);
-        match word {
+        match message {
             FromTunnel::State { .. } | FromTunnel::Fresh { .. } if is_leaving && !self.draining => {}
             FromTunnel::Renewed { .. } if is_leaving => {}
             FromTunnel::Ready => {
@@ -76,8 +76,8 @@ impl Monitor {
                     return Err("signatures without end");
                 }
                 let signature = Some(tunnel.key.sign(&message));
-                let word = ToTunnel::Signed { ticket, signature };
-                self.workers.say(worker, &word, Vec::new(), &self.tools.wakes);
+                let message = ToTunnel::Signed { ticket, signature };
+                self.workers.say(worker, &message, Vec::new(), &self.tools.wakes);
             }
             FromTunnel::Resolve { host } => {
                 if !tunnel.proxies.iter().any(|proxy| proxy.host == host) {
@@ -202,7 +202,7 @@ impl Monitor {
             }
             self.admit_connection(arrived).map(|number| (number, theirs))
         });
-        let (word, fds) = match taken {
+        let (message, fds) = match taken {
             Ok((number, theirs)) => {
                 if vouched.explain || !vouched.trace.is_empty() {
                     self.tools.steps.watch(number, worker, ticket);
@@ -214,7 +214,7 @@ impl Monitor {
                 (ToTunnel::NotTaken { ticket, why }, Vec::new())
             }
         };
-        self.workers.say(worker, &word, fds, &self.tools.wakes);
+        self.workers.say(worker, &message, fds, &self.tools.wakes);
     }
 
     /// One name at a time: what hangs holds up proxies, and no login.
@@ -243,8 +243,8 @@ impl Monitor {
             Found::Host { addresses } => addresses,
             _ => Vec::new(),
         };
-        let word = ToTunnel::Addresses { host, found };
-        self.workers.say(worker, &word, Vec::new(), &self.tools.wakes);
+        let message = ToTunnel::Addresses { host, found };
+        self.workers.say(worker, &message, Vec::new(), &self.tools.wakes);
         self.look_up();
     }
 

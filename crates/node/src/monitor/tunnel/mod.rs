@@ -1,5 +1,5 @@
 //! The monitor's part of the tunnel: who the node is, whom it dials, what the tunnel worker may have signed, and what waits
-//! for an answer by it. The worker is believed in nothing: addresses that it names are marked as the proxy's word, and
+//! for an answer by it. The worker is believed in nothing: addresses that it names are marked as the proxy's claim, and
 //! documents count by their signatures.
 
 mod handler;
@@ -198,7 +198,7 @@ impl Tunnel {
         self.batches.1.try_iter().last()
     }
 
-    /// Whether a word about a proxy, or of one, is to be logged.
+    /// Whether a message about a proxy, or of one, is to be logged.
     pub fn tells(&mut self) -> bool {
         self.told.spend(1, now())
     }

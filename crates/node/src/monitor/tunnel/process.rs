@@ -113,14 +113,14 @@ impl Monitor {
             tunnel.leaving.push(worker);
             // Nobody else hears what the cluster says until the next monitor has dialled.
             let follows = self.draining;
-            let word = ToTunnel::Drain { follows };
-            self.workers.say(worker, &word, Vec::new(), &self.tools.wakes);
+            let message = ToTunnel::Drain { follows };
+            self.workers.say(worker, &message, Vec::new(), &self.tools.wakes);
         }
     }
 
-    pub(super) fn tell_tunnel(&mut self, word: &ToTunnel) {
+    pub(super) fn tell_tunnel(&mut self, message: &ToTunnel) {
         if let Some(worker) = self.tunnel.as_ref().and_then(|tunnel| tunnel.worker) {
-            self.workers.say(worker, word, Vec::new(), &self.tools.wakes);
+            self.workers.say(worker, message, Vec::new(), &self.tools.wakes);
         }
     }
 }

@@ -55,13 +55,13 @@ impl Monitor {
         );
     }
 
-    /// A word of a tunnel's whose identity the node no longer has. It may have been said before that one heard so.
+    /// A message of a tunnel's whose identity the node no longer has. It may have been sent before that one heard so.
     pub(crate) fn parted_says(&mut self, worker: WorkerId, frame: &[u8]) {
-        let word = match fleetgate_wire::decode::<FromTunnel>(frame) {
-            Ok(word) => word,
+        let message = match fleetgate_wire::decode::<FromTunnel>(frame) {
+            Ok(message) => message,
             Err(e) => return self.violated(WorkerKind::Tunnel, worker, None, &e.to_string()),
         };
-        let answer = match word {
+        let answer = match message {
             FromTunnel::Arrived { ticket, .. } => {
                 let why = c"the node is not of this cluster any more".to_owned();
                 ToTunnel::NotTaken { ticket, why }
@@ -78,7 +78,7 @@ impl Monitor {
 
     fn answer_nothing(&mut self, worker: WorkerId, host: CString) {
         let found = Vec::new();
-        let word = ToTunnel::Addresses { host, found };
-        self.workers.say(worker, &word, Vec::new(), &self.tools.wakes);
+        let message = ToTunnel::Addresses { host, found };
+        self.workers.say(worker, &message, Vec::new(), &self.tools.wakes);
     }
 }

@@ -129,7 +129,7 @@ impl Monitor {
         let clock = clock::wall();
         let millis = unix_seconds() * 1000 + u64::from(clock.nsec / 1_000_000);
         let times = (cluster.state().as_of, millis);
-        let mut words = Vec::new();
+        let mut messages = Vec::new();
         for proxy in proxies {
             if !tunnel.statements.spend(1, now()) {
                 break;
@@ -137,10 +137,10 @@ impl Monitor {
             let name = proxy.to_string_lossy();
             let message = signed_statement(&tunnel.key, &tunnel.joined.node, &name, &facts, times);
             let proxy = proxy.clone();
-            words.push(ToTunnel::Statement { proxy, message });
+            messages.push(ToTunnel::Statement { proxy, message });
         }
-        for word in &words {
-            self.tell_tunnel(word);
+        for message in &messages {
+            self.tell_tunnel(message);
         }
     }
 

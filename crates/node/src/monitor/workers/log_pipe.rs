@@ -1,4 +1,4 @@
-//! A process's standard error, as lines of our log: each has its own level and time. They are the process's words: bounded,
+//! A process's standard error, as lines of our log: each has its own level and time. They are the process's text: bounded,
 //! escaped, and marked with its name.
 
 use fleetgate_sys::{Errno, Fd, file};

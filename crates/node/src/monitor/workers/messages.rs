@@ -11,9 +11,9 @@ use std::collections::VecDeque;
 pub struct Messages(VecDeque<(ConnectionNumber, ToFront, Vec<Fd>)>);
 
 impl Messages {
-    /// Says `word` about `connection`, with these descriptors beside it.
-    pub fn say(&mut self, connection: ConnectionNumber, word: ToFront, fds: Vec<Fd>) {
-        self.0.push_back((connection, word, fds));
+    /// Says `message` about `connection`, with these descriptors beside it.
+    pub fn say(&mut self, connection: ConnectionNumber, message: ToFront, fds: Vec<Fd>) {
+        self.0.push_back((connection, message, fds));
     }
 
     /// The oldest that is left.

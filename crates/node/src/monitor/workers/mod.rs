@@ -55,7 +55,7 @@ struct WorkerEntry {
     log: Option<LogPipe>,
     /// When its start was asked for.
     since: Duration,
-    /// Why it has to go, in words for the log.
+    /// Why it has to go, as a text for the log.
     going: Option<String>,
     /// Nobody is to be told of its end.
     quiet: bool,
@@ -84,7 +84,7 @@ impl Workers {
     /// There are none yet.
     pub fn new(starts: Box<dyn WorkerStarter>, wakes: &Wakes) -> Result<Workers, Errno> {
         let bell = epoll::bell()?;
-        wakes.watch(&bell, READ, Key::new(Owner::StartsAndIdleFronts, 0))?;
+        wakes.watch(&bell, READ, Key::new(Owner::StartedWorkers, 0))?;
         let (done_sender, done) = mpsc::channel();
         Ok(Workers {
             starts,
@@ -155,12 +155,12 @@ impl Workers {
         Ok(id)
     }
 
-    /// Says `word` to a process. One that is gone, or going, hears nothing.
-    pub fn say(&mut self, id: WorkerId, word: &impl Encode, fds: Vec<Fd>, wakes: &Wakes) {
+    /// Says `message` to a process. One that is gone, or going, hears nothing.
+    pub fn say(&mut self, id: WorkerId, message: &impl Encode, fds: Vec<Fd>, wakes: &Wakes) {
         let Some(socket) = self.table.get_mut(&id).and_then(|s| s.socket.as_mut()) else {
             return;
         };
-        if let Err(lost) = socket.say(word, fds, wakes, &mut self.room) {
+        if let Err(lost) = socket.say(message, fds, wakes, &mut self.room) {
             self.lose(id, lost);
         }
     }

@@ -27,7 +27,7 @@ pub enum WorkerKind {
 }
 
 impl WorkerKind {
-    /// In words.
+    /// As a text.
     pub const fn name(self) -> &'static str {
         match self {
             WorkerKind::Lobby => "lobby",
@@ -72,7 +72,7 @@ pub trait WorkerStarter: Send {
     /// Starts one, without waiting.
     fn start(&mut self, order: StartOrder);
 
-    /// One that was started from `image` died before it said a word. Whether the image is to blame is found out before
+    /// One that was started from `image` died before it said anything. Whether the image is to blame is found out before
     /// the next start.
     fn died_early(&mut self, kind: WorkerKind, image: Arc<Image>, death: Death);
 }
@@ -209,23 +209,23 @@ fn execute(images: &mut Images, order: &StartOrder, stack: &mut Stack) -> Starte
 }
 
 fn arguments(images: &Images, kind: WorkerKind) -> Vec<CString> {
-    let word = |text: &str| CString::new(text).unwrap_or_default();
+    let argument = |text: &str| CString::new(text).unwrap_or_default();
     if kind == WorkerKind::Resolver {
-        return std::iter::once(word("serve"))
+        return std::iter::once(argument("serve"))
             .chain(images.resolver_arguments.iter().cloned())
             .collect();
     }
-    let mut words = vec![word(kind.name())];
+    let mut arguments = vec![argument(kind.name())];
     if let Some((uid, gid)) = images.user {
-        words.extend([
-            word("--uid"),
-            word(&uid.to_string()),
-            word("--gid"),
-            word(&gid.to_string()),
+        arguments.extend([
+            argument("--uid"),
+            argument(&uid.to_string()),
+            argument("--gid"),
+            argument(&gid.to_string()),
         ]);
     }
     if tracing::enabled!(tracing::Level::DEBUG) {
-        words.extend([word("--timings"), word("on")]);
+        arguments.extend([argument("--timings"), argument("on")]);
     }
-    words
+    arguments
 }

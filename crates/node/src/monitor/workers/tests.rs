@@ -61,8 +61,8 @@ fn a_death_before_the_first_word_is_looked_into() {
         let (mut news, mut keys) = (Vec::new(), Vec::new());
         workers.started(&wakes, &mut news);
         if let Life::Spoke = life {
-            let word = fleetgate_wire::node::starter::ToMonitor::Drain;
-            workers.say(id, &word, Vec::new(), &wakes);
+            let message = fleetgate_wire::node::starter::ToMonitor::Drain;
+            workers.say(id, &message, Vec::new(), &wakes);
         }
         let mut killed = false;
         let gone = loop {

@@ -1,4 +1,4 @@
-//! One process's socket: words out, frames in, never waiting. A process that does not read is ended; it costs none of our
+//! One process's socket: messages out, frames in, never waiting. A process that does not read is ended; it costs none of our
 //! memory.
 
 use crate::monitor::wakes::{Key, Wakes};
@@ -58,16 +58,16 @@ impl WorkerSocket {
         })
     }
 
-    /// Says `word`. It may hold a connection's keys: the frame is made in `room`, where it need not be moved as it grows,
+    /// Says `message`. It may hold a connection's keys: the frame is made in `room`, where it need not be moved as it grows,
     /// and is wiped there and wherever it waited.
     pub fn say(
         &mut self,
-        word: &impl Encode,
+        message: &impl Encode,
         fds: Vec<Fd>,
         wakes: &Wakes,
         room: &mut Vec<u8>,
     ) -> Result<(), LossReason> {
-        *room = fleetgate_wire::encode_in(std::mem::take(room), word);
+        *room = fleetgate_wire::encode_in(std::mem::take(room), message);
         let said = self.send(room, fds, wakes);
         wipe(room);
         room.clear();
@@ -150,23 +150,23 @@ mod tests {
         let (ours, theirs) = socket::pair().expect("pair");
         let mut peer = WorkerSocket::new(ours, Key::new(Owner::Workers, 4), &wakes).expect("peer");
         let mut room = Vec::new();
-        let word = |connection| ToLobby::Signed {
+        let message = |connection| ToLobby::Signed {
             connection,
             signature: vec![7; 32 << 10],
             cookie: [0; 16],
         };
         for n in 0..64 {
-            assert_eq!(peer.say(&word(n), Vec::new(), &wakes, &mut room), Ok(()));
+            assert_eq!(peer.say(&message(n), Vec::new(), &wakes, &mut room), Ok(()));
         }
         assert!(!peer.waiting.is_empty(), "the socket holds less than 2 MB");
         let mut buffer = vec![0; 64 << 10];
         for n in 0..64 {
             let got = socket::receive(&theirs, &mut buffer, false).expect("a frame");
-            assert_eq!(fleetgate_wire::decode(&buffer[..got.len]), Ok(word(n)));
+            assert_eq!(fleetgate_wire::decode(&buffer[..got.len]), Ok(message(n)));
             assert_eq!(peer.flush(&wakes), Ok(()));
         }
         assert_eq!(peer.held, 0);
-        let deaf = (0..1000).map(|n| peer.say(&word(n), Vec::new(), &wakes, &mut room));
+        let deaf = (0..1000).map(|n| peer.say(&message(n), Vec::new(), &wakes, &mut room));
         assert!(deaf.collect::<Result<Vec<_>, _>>() == Err(LossReason::Deaf));
     }
 
@@ -181,16 +181,16 @@ mod tests {
         );
         let (mut room, mut buffer) = (Vec::with_capacity(4096), vec![0; 4096]);
         let place = room.as_ptr();
-        let word = ToLobby::Signed {
+        let message = ToLobby::Signed {
             connection: 1,
             signature: vec![7; 2048],
             cookie: [0; 16],
         };
         for _ in 0..3 {
-            assert_eq!(one.say(&word, Vec::new(), &wakes, &mut room), Ok(()));
+            assert_eq!(one.say(&message, Vec::new(), &wakes, &mut room), Ok(()));
             assert_eq!((room.len(), room.as_ptr()), (0, place));
             let frame = other.hear(&mut buffer).expect("open").expect("a frame");
-            assert_eq!(fleetgate_wire::decode(&frame.bytes), Ok(word.clone()));
+            assert_eq!(fleetgate_wire::decode(&frame.bytes), Ok(message.clone()));
             assert!(buffer.iter().all(|byte| *byte == 0));
         }
     }

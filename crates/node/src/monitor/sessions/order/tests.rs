@@ -1,4 +1,4 @@
-//! What a request becomes: the decision, the order, the words of a refusal. Tables; nothing is opened.
+//! What a request becomes: the decision, the order, the text of a refusal. Tables; nothing is opened.
 
 use super::*;
 use crate::config::Config;

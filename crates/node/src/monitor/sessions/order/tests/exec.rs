@@ -552,8 +552,8 @@ fn xauth_reads_the_cookie_and_nothing_else() {
         x11("p", "0"),
         x11("p", "0g"),
         x11("p", "00\nadd x"),
-        x11("p", &"0".repeat(MAX_XAUTH + 2)),
-        x11(&"p".repeat(MAX_XAUTH + 1), "00"),
+        x11("p", &"0".repeat(MAX_X11 + 2)),
+        x11(&"p".repeat(MAX_X11 + 1), "00"),
     ] {
         assert!(xauth_script(&bad, 10).is_err(), "{bad:?}");
     }
