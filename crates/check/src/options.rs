@@ -6,11 +6,16 @@ use crate::verdict::State;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use fleetgate_wire::master::ALWAYS;
 
 /// How long an answer is waited for, in seconds: check_nrpe's default.
 pub const TIMEOUT: u32 = 10;
 /// The longest time that can be asked for, in seconds.
 pub const MAX_TIMEOUT: u32 = 3600;
+/// For how long the connection is kept after a check, in seconds.
+pub const KEEP: u32 = 1800;
+/// The longest time for which it is kept that is not always, in seconds.
+pub const MAX_KEEP: u32 = 86_400;
 
 /// A check that is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +38,8 @@ pub struct Options {
     pub login: Option<Vec<u8>>,
     /// The directory of the login; none: the usual one.
     pub home: Option<Vec<u8>>,
+    /// For how many seconds the connection is kept after the check; `ALWAYS`.
+    pub keep: u32,
 }
 
 /// What the words ask for.
@@ -63,6 +70,8 @@ Whatever goes wrong on the way is UNKNOWN (3), with one line that says what.
       --secret NAME=FILE  a variable for the check, whose value stands in a file that nobody else can read; the command of
                           the node.toml has to name it in `secrets`
   -l, --login ACCOUNT     the account (default: the one that `fleetgate ssh` takes)
+      --keep TIME         how long the connection is kept for the next check: seconds (default 1800), or `always`: until the
+                          login ends, and made anew when it breaks
       --home DIR          the login's directory (default: FLEETGATE_HOME, else ~/.fleetgate)
   -h, --help              this text
   -V, --version           the version
@@ -104,6 +113,7 @@ pub fn parse(words: &[&[u8]]) -> Result<Invocation, String> {
         address: None,
         login: None,
         home: None,
+        keep: KEEP,
     };
     let mut unknown_timeout = false;
     let mut rest = words.iter().copied().peekable();
@@ -119,6 +129,7 @@ pub fn parse(words: &[&[u8]]) -> Result<Invocation, String> {
             b"--address" => options.address = Some(name_of("the address", value()?)?),
             b"-l" | b"--login" => options.login = Some(name_of("the account", value()?)?),
             b"--home" => options.home = Some(value()?.to_vec()),
+            b"--keep" => options.keep = keep(value()?)?,
             b"--secret" => {
                 let secret = secret_of(value()?)?;
                 add_secret(&mut options.secrets, secret)?;
@@ -253,6 +264,19 @@ fn timeout(word: &[u8]) -> Result<(u32, State), String> {
     }
 }
 
+/// Seconds, or `always`.
+fn keep(word: &[u8]) -> Result<u32, String> {
+    let seconds = || core::str::from_utf8(word).ok()?.parse().ok();
+    match (word, seconds()) {
+        (b"always", _) => Ok(ALWAYS),
+        (_, Some(seconds @ 1..=MAX_KEEP)) => Ok(seconds),
+        _ => Err(format!(
+            "--keep takes 1 to {MAX_KEEP} seconds, or always, not {}",
+            shown(word)
+        )),
+    }
+}
+
 /// A word as it is shown to people: short, and without what a terminal or the monitoring's line could take for its own.
 fn shown(word: &[u8]) -> String {
     let text: String = String::from_utf8_lossy(word).chars().take(60).collect();
@@ -298,7 +322,10 @@ mod tests {
         let options = read("-H web1 -c temperature -a -5 -3.5 -a -w -t 9").expect("read");
         assert_eq!(arguments(&options), ["-5", "-3.5", "-w"]);
         assert_eq!(options.timeout, 9);
-        assert_eq!(read("-H web1 -c load").expect("read").timeout, TIMEOUT);
+        let usual = read("-H web1 -c load").expect("read");
+        assert_eq!((usual.timeout, usual.keep), (TIMEOUT, KEEP));
+        let kept = |words: &str| read(&format!("-H web1 -c load --keep {words}")).map(|o| o.keep);
+        assert_eq!((kept("60"), kept("always")), (Ok(60), Ok(ALWAYS)));
     }
 
     #[test]
@@ -316,6 +343,9 @@ mod tests {
             ("-H web1 -c load -t 5:BAD", "-t takes 1 to 3600 seconds"),
             ("-H web1 -c load -t 5:", "-t takes 1 to 3600 seconds"),
             ("-H web1 -c load -t 99999", "-t takes 1 to 3600 seconds"),
+            ("-H web1 -c load --keep 0", "--keep takes 1 to 86400 seconds"),
+            ("-H web1 -c load --keep 86401", "--keep takes 1 to 86400 seconds"),
+            ("-H web1 -c load --keep ever", "--keep takes 1 to 86400 seconds"),
             ("-H web1 -c load -a a\nb", "control characters"),
             ("-H web1 -c load -p 5666", "--address HOST:PORT"),
             ("-H web1 -c load --address", "needs a value"),

@@ -17,8 +17,6 @@ use fleetgate_wire::pam::wipe;
 
 /// The master's socket, below the login's directory.
 const SOCKET: &[u8] = b"/mux/master";
-/// For how long the master keeps a connection after its last check, in seconds.
-pub const KEEP: u32 = 1800;
 /// Room for any word of the master's that a check is told.
 const ROOM: usize = MAX_WORDS + 512;
 
@@ -60,7 +58,7 @@ fn ask(options: &Options, secrets: &Values) -> Option<(Fd, Fd)> {
     if socket::peer_user(&master).ok()? != process::effective_uid() {
         return None;
     }
-    let mut frame = order(options, secrets, KEEP)?;
+    let mut frame = order(options, secrets)?;
     let (errors, its) = file::pipe().ok()?;
     // Standard input is not read, so what stands in its place does not matter.
     let sent = socket::send_now(&master, &frame, &[1, 1, its.raw()]);
@@ -69,9 +67,8 @@ fn ask(options: &Options, secrets: &Values) -> Option<(Fd, Fd)> {
     Some((master, errors))
 }
 
-/// The frame that asks the master for a check, whose connection it keeps for so many seconds; to be wiped, where there are
-/// secrets. None: it would be too long.
-pub fn order(options: &Options, secrets: &Values, keep: u32) -> Option<Vec<u8>> {
+/// The frame that asks the master for a check; to be wiped, where there are secrets. None: it would be too long.
+pub fn order(options: &Options, secrets: &Values) -> Option<Vec<u8>> {
     let word = ToMaster::Run {
         target: Target {
             version: CString::new(VERSION).ok()?,
@@ -85,7 +82,7 @@ pub fn order(options: &Options, secrets: &Values, keep: u32) -> Option<Vec<u8>> 
                     address: CString::default(),
                 },
             },
-            keep,
+            keep: options.keep,
             connect: options.timeout,
         },
         order: SessionOrder {

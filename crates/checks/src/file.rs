@@ -1,12 +1,16 @@
 //! The file that says which checks run where: what it may say, and what goes without it. A file that cannot be used is refused
 //! with the line, the reason and what would be right.
 
-use fleetgate_check::options::{Invocation, MAX_TIMEOUT, Options, TIMEOUT, add_secret, parse};
+use fleetgate_check::options::{
+    Invocation, KEEP, MAX_KEEP, MAX_TIMEOUT, Options, TIMEOUT, add_secret, parse,
+};
 use fleetgate_check::secret::{Secret, is_name};
 use fleetgate_client::error::ClientError;
 use fleetgate_policy::cluster::{Selector, Span};
 use fleetgate_policy::text;
+use fleetgate_wire::master::ALWAYS;
 use serde::de::Error as _;
+use serde::de::value::StrDeserializer;
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -49,6 +53,8 @@ pub struct Service {
 struct FileForm {
     #[serde(default, deserialize_with = "interval")]
     interval: Option<Duration>,
+    #[serde(default, deserialize_with = "keep")]
+    keep: Option<u32>,
     #[serde(default)]
     service: BTreeMap<ServiceName, ServiceForm>,
 }
@@ -87,6 +93,19 @@ impl<'de> Deserialize<'de> for ServiceName {
                 text::printable(&name)
             ))),
         }
+    }
+}
+
+/// For how long connections are kept, in seconds: a time, or `always`.
+fn keep<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
+    let text = String::deserialize(from)?;
+    if text == "always" {
+        return Ok(Some(ALWAYS));
+    }
+    let Span(time) = Span::deserialize(StrDeserializer::new(&text))?;
+    match u32::try_from(time.as_secs()) {
+        Ok(seconds @ 1..=MAX_KEEP) => Ok(Some(seconds)),
+        _ => Err(D::Error::custom("keep is from 1s to 1d, or always")),
     }
 }
 
@@ -212,6 +231,10 @@ impl ChecksFile {
         }
         let usual = form.interval.unwrap_or(USUAL_INTERVAL);
         let services = form.service.into_iter().map(|(ServiceName(name), service)| {
+            let interval = service.interval.unwrap_or(usual);
+            // For two turns at least.
+            let two = u32::try_from(interval.as_secs() * 2).unwrap_or(MAX_KEEP);
+            let keep = form.keep.unwrap_or(two.clamp(KEEP, MAX_KEEP));
             let options = Options {
                 host: Vec::new(),
                 command: service.check.into_bytes(),
@@ -222,10 +245,11 @@ impl ChecksFile {
                 address: None,
                 login: service.login.map(String::into_bytes),
                 home: None,
+                keep,
             };
             let service = Service {
                 on: service.on,
-                interval: service.interval.unwrap_or(usual),
+                interval,
                 options,
             };
             (name, service)
@@ -288,6 +312,13 @@ pub fn words(options: &Options) -> Vec<Vec<u8>> {
             .iter()
             .flat_map(|argument| [b"-a".to_vec(), argument.clone()]),
     );
+    if options.keep != KEEP {
+        let keep = match options.keep {
+            ALWAYS => "always".to_owned(),
+            seconds => seconds.to_string(),
+        };
+        words.extend([b"--keep".to_vec(), keep.into_bytes()]);
+    }
     for secret in &options.secrets {
         let value = [secret.name.as_bytes(), b"=", &secret.file].concat();
         words.extend([b"--secret".to_vec(), value]);
@@ -325,6 +356,16 @@ check = "disk"
         assert_eq!((disk.interval.as_secs(), disk.options.timeout), (300, TIMEOUT));
         let usual = ChecksFile::parse("[service.x]\non = [\"*\"]\ncheck = \"x\"").expect("read");
         assert_eq!(usual.services["x"].interval, USUAL_INTERVAL);
+        // For two turns at least, unless the file says for how long.
+        assert_eq!(usual.services["x"].options.keep, KEEP);
+        let kept = |lines: &str| {
+            let file = ChecksFile::parse(&format!("{lines}\n[service.x]\non = [\"*\"]\ncheck = \"x\""));
+            file.expect("read").services["x"].options.keep
+        };
+        assert_eq!(kept("interval = \"1h\""), 7200);
+        assert_eq!(kept("interval = \"1d\""), MAX_KEEP);
+        assert_eq!(kept("keep = \"5m\""), 300);
+        assert_eq!(kept("interval = \"1h\"\nkeep = \"always\""), ALWAYS);
         // What is started with these words is the same check.
         let options = Options {
             host: b"web1".to_vec(),
@@ -348,7 +389,7 @@ check = "disk"
             (
                 "intervall = \"5m\"".into(),
                 1,
-                "unknown field `intervall`, expected `interval` or `service`",
+                "unknown field `intervall`, expected one of `interval`, `keep`, `service`",
             ),
             (
                 service("argument = []"),
@@ -365,6 +406,9 @@ check = "disk"
                 4,
                 "the absolute path of the file",
             ),
+            ("keep = \"0s\"".into(), 1, "keep is from 1s to 1d, or always"),
+            ("keep = \"2d\"".into(), 1, "keep is from 1s to 1d, or always"),
+            ("keep = \"ever\"".into(), 1, "\"90s\""),
             (service("interval = \"0s\""), 4, "from 1s to 1d"),
             (service("interval = \"2d\""), 4, "from 1s to 1d"),
             (service("interval = \"soon\""), 4, "\"90s\""),

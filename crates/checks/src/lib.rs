@@ -292,7 +292,7 @@ impl<'a> Server<'a> {
         };
         let runner = self.runner.clone();
         self.tasks
-            .spawn_local(async move { runner.run(target, service.options, service.interval).await });
+            .spawn_local(async move { runner.run(target, service.options).await });
     }
 
     fn ended(&mut self, result: &CheckResult) {

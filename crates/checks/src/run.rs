@@ -9,7 +9,7 @@ use fleetgate_check::late;
 use fleetgate_check::options::Options;
 use fleetgate_check::secret::Values;
 use fleetgate_check::verdict::{State, Verdict};
-use fleetgate_check::warm::{Heard, Hearing, KEEP, Outcome, Step, order};
+use fleetgate_check::warm::{Heard, Hearing, Outcome, Step, order};
 use fleetgate_client::master_client::SOCKET;
 use fleetgate_client::master_client::socket::{MessageSocket, watched};
 use fleetgate_client::profile::Home;
@@ -61,18 +61,15 @@ impl Runner {
         }
     }
 
-    /// Runs the check. The master keeps its connection for two intervals at least.
-    pub(super) async fn run(&self, target: Target, mut options: Options, interval: Duration) -> CheckResult {
+    /// Runs the check.
+    pub(super) async fn run(&self, target: Target, mut options: Options) -> CheckResult {
         options.host = target.node.clone().into_bytes();
         options.home = Some(self.home.path().as_os_str().to_owned().into_vec());
         let begun = Instant::now();
         let mut output = Output::default();
-        let keep = u32::try_from(interval.as_secs() * 2)
-            .unwrap_or(u32::MAX)
-            .max(KEEP);
         let time = Duration::from_secs(options.timeout.into());
         let warm = match Values::read(&options.secrets) {
-            Ok(secrets) => timeout(time, self.by_master(&options, &secrets, keep, &mut output))
+            Ok(secrets) => timeout(time, self.by_master(&options, &secrets, &mut output))
                 .await
                 .unwrap_or(Outcome::Late),
             Err(why) => Outcome::Over(Verdict::unknown(why)),
@@ -102,16 +99,10 @@ impl Runner {
         }
     }
 
-    async fn by_master(
-        &self,
-        options: &Options,
-        secrets: &Values,
-        keep: u32,
-        output: &mut Output,
-    ) -> Outcome {
+    async fn by_master(&self, options: &Options, secrets: &Values, output: &mut Output) -> Outcome {
         // Nothing was begun, whatever goes wrong here.
         let begin = || {
-            let mut frame = order(options, secrets, keep).ok_or(io::ErrorKind::InvalidInput)?;
+            let mut frame = order(options, secrets).ok_or(io::ErrorKind::InvalidInput)?;
             let master = MessageSocket::connect(&self.home.file(SOCKET))?;
             if !master.is_ours() {
                 return Err(io::ErrorKind::PermissionDenied.into());

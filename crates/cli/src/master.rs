@@ -6,6 +6,7 @@ use fleetgate_client::connect;
 use fleetgate_client::error::ClientError;
 use fleetgate_client::master_client::{self as master, Kind, Status};
 use fleetgate_client::profile::Home;
+use fleetgate_wire::master::ALWAYS;
 use serde_json::{Value, json};
 use std::io;
 
@@ -78,7 +79,11 @@ fn lines((kind, found): &(Kind, Status)) -> String {
             1 => "in use".to_owned(),
             uses => format!("{uses} uses"),
         };
-        text += &format!("{name}  {used}, since {} s\n", connection.age);
+        let always = match connection.keep {
+            ALWAYS => ", kept for as long as the login lasts",
+            _ => "",
+        };
+        text += &format!("{name}  {used}, since {} s{always}\n", connection.age);
     }
     text
 }
@@ -95,6 +100,7 @@ fn master_document((kind, found): &(Kind, Status)) -> Value {
         .map(|c| {
             json!({
                 "name": String::from_utf8_lossy(&c.name), "uses": c.uses, "age": c.age, "idle": c.idle,
+                "keep": (c.keep != ALWAYS).then_some(c.keep),
             })
         })
         .collect();

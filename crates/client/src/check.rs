@@ -1,6 +1,7 @@
 //! `fleetgate check run`: what `check_fleetgate` becomes where the master cannot run a check at once. It makes the connection, by
 //! a master that it starts if it can, and keeps the plugins' contract whatever happens on the way.
 
+use crate::master_client::Keep;
 use crate::ssh::options::{LogLevel, Options, Tty};
 use crate::ssh::{SshError, Work};
 use crate::ssh::{run_options, run_to_end};
@@ -122,6 +123,7 @@ fn ssh_options(options: &CheckOptions, secrets: &Values) -> Options {
         batch: true,
         level: LogLevel::Error,
         connect_time: Some(Duration::from_secs(options.timeout.into())),
+        keep: Keep::For(Duration::from_secs(options.keep.into())),
         ..Options::default()
     }
 }

@@ -17,6 +17,8 @@ use alloc::vec::Vec;
 pub const MAX_FRAME: usize = crate::MAX_INLINE;
 /// The longest reason or line that the master says.
 pub const MAX_WORDS: usize = 2048;
+/// Of seconds for which a connection is kept: for as long as the login lasts, and it is made anew when it breaks.
+pub const ALWAYS: u32 = u32::MAX;
 
 choice! {
     /// The way to a node.
@@ -54,7 +56,7 @@ record! {
         pub network: Vec<u8>,
         /// By which way.
         pub way: Way,
-        /// For how many seconds connections are kept after their last use.
+        /// For how many seconds connections are kept after their last use; [`ALWAYS`].
         pub keep: u32,
         /// How many seconds a connection may take to be made.
         pub connect: u32,
@@ -169,6 +171,8 @@ record! {
         pub age: u64,
         /// For how many seconds nobody has used it; 0: it is in use.
         pub idle: u64,
+        /// For how many seconds it is kept after its last use; [`ALWAYS`].
+        pub keep: u32,
     }
 }
 

@@ -142,14 +142,14 @@ async fn keep(home: Home, kind: Kind) -> io::Result<()> {
         }
         // Without connections it costs next to nothing to wait on, unless somebody wants it gone sooner.
         let keep = shared.keep.get();
-        let patience = if keep < PERSIST { keep } else { keep.max(DAY) };
+        let patience = if keep < PERSIST { keep } else { DAY };
         tokio::select! {
             Some(command) = arrival(&socket) => {
                 commands.spawn_local(serve(shared.clone(), command));
             }
             Some(_) = commands.join_next() => {}
             () = shared.changed.notified() => {}
-            () = over.as_mut(), if !shared.is_retired.get() => shared.is_retired.set(true),
+            () = over.as_mut(), if !shared.is_retired.get() => shared.retire(),
             () = shared.pool.changed() => {}
             () = sleep((idle_since + patience).saturating_duration_since(Instant::now())), if is_idle => break,
         }
@@ -242,6 +242,7 @@ impl SharedState {
 
     fn retire(&self) {
         self.is_retired.set(true);
+        self.pool.retire();
         self.changed.notify_one();
     }
 

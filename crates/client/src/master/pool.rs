@@ -3,13 +3,14 @@
 //! that need none.
 //!
 //! What asks for a connection that is being made waits for it, and makes none of its own. A connection that nobody uses ends
-//! after the time that its last user asked for.
+//! after the time that its last user asked for. One that is wanted for always is made anew when it breaks, by nobody's asking.
 
 use super::file_stamps::{FileStamp, LoginStamp};
 use crate::error::ClientError;
 use crate::master_client::socket::MessageSocket;
 use crate::master_client::told_step;
 use crate::master_client::usage::{Usage, Use};
+use crate::master_client::{ALWAYS, DAY};
 use crate::profile::{Home, Profile};
 use crate::ssh::guests::{Guest, Guests};
 use crate::ssh::keeping::{Opening, Route, keep_connection};
@@ -17,8 +18,9 @@ use crate::ssh::options::host_and_port;
 use crate::timings::Timings;
 use crate::transport::Proxy;
 use crate::{config, connect};
+use fleetgate_net::backoff::{Backoff, random};
 use fleetgate_wire::master::{ConnectionStatus, FromMaster, SessionOrder, Step, Target, Way};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::{CString, OsStr};
 use std::fmt;
@@ -28,7 +30,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use tokio::sync::{Mutex, Notify, mpsc};
 use tokio::task::spawn_local;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 
 /// Sessions on one SSH connection: sshd lets ten in (MaxSessions), and one may be on its way out.
 const MAX_SESSIONS: u32 = 8;
@@ -41,6 +43,10 @@ const MAX_LEFT_ALONE: usize = 256;
 /// For how long a server is left alone whose commands have to see for themselves. Each try would be a login there, and one more
 /// that failed.
 const LEFT_ALONE: Duration = Duration::from_mins(10);
+/// The longest wait before a connection is made anew that is wanted for always. One that lived for longer begins them anew.
+const LONGEST_WAIT: Duration = Duration::from_mins(1);
+/// These waits.
+const WAITS: Backoff = Backoff::new(Duration::from_secs(1), LONGEST_WAIT);
 
 /// The connection to one proxy.
 struct ProxyLink {
@@ -74,6 +80,16 @@ struct NodeKey {
     account: String,
 }
 
+/// How an SSH connection is to be made, and kept.
+struct LinkPlan {
+    key: NodeKey,
+    keep: Duration,
+    /// How long it may take to be made.
+    time: Duration,
+    /// Before another one is made, where one is wanted for always.
+    waits: Backoff,
+}
+
 /// A server to which no connection came about without a person.
 struct LeftAlone {
     key: NodeKey,
@@ -92,6 +108,12 @@ pub(super) struct Pool {
     proxies: RefCell<BTreeMap<String, Rc<ProxySlot>>>,
     nodes: RefCell<Vec<NodeLink>>,
     left_alone: RefCell<VecDeque<LeftAlone>>,
+    /// Those that are wanted for always and wait to be made anew.
+    awaited: RefCell<Vec<NodeKey>>,
+    /// SSH connections that take nothing new, and whose sessions go on.
+    draining: RefCell<Vec<Rc<Usage>>>,
+    /// Nothing is made anew.
+    is_retired: Cell<bool>,
     changed: Rc<Notify>,
 }
 
@@ -125,6 +147,9 @@ impl Pool {
             proxies: RefCell::default(),
             nodes: RefCell::default(),
             left_alone: RefCell::default(),
+            awaited: RefCell::default(),
+            draining: RefCell::default(),
+            is_retired: Cell::default(),
             changed: Rc::default(),
         })
     }
@@ -138,7 +163,10 @@ impl Pool {
     /// Whether there is anything to keep.
     pub(super) fn is_empty(&self) -> bool {
         let proxies = self.proxies.borrow();
-        self.nodes.borrow().is_empty() && proxies.values().all(|slot| slot.link.borrow().is_none())
+        self.nodes.borrow().is_empty()
+            && self.awaited.borrow().is_empty()
+            && !self.drains()
+            && proxies.values().all(|slot| slot.link.borrow().is_none())
     }
 
     /// Whether a command uses anything. An SSH connection is a use of its proxy's, and none of anybody's by itself.
@@ -152,11 +180,25 @@ impl Pool {
         };
         let proxies = self.proxies.borrow();
         nodes.iter().any(|link| link.usage.uses() > 0)
+            || self.drains()
             || proxies.iter().any(|(address, slot)| {
                 let link = slot.link.borrow();
                 link.as_ref()
                     .is_some_and(|link| link.usage.uses() as usize > by_nodes(address))
             })
+    }
+
+    /// Whether sessions run on connections that take nothing new.
+    fn drains(&self) -> bool {
+        let mut draining = self.draining.borrow_mut();
+        draining.retain(|usage| usage.uses() > 0);
+        !draining.is_empty()
+    }
+
+    /// Nothing is made anew from now on.
+    pub(super) fn retire(&self) {
+        self.is_retired.set(true);
+        self.awaited.borrow_mut().clear();
     }
 
     /// A use has ended, or a connection.
@@ -232,9 +274,7 @@ impl Pool {
             return guest.answer(&FromMaster::Cold);
         };
         let mut nodes = self.nodes.borrow_mut();
-        // One whose proxy or node drains ends with its last session.
-        let takes_more = |link: &NodeLink| link.proxy.borrow().as_ref().is_none_or(Proxy::takes_requests);
-        nodes.retain(|link| !link.sessions.is_closed() && takes_more(link));
+        self.let_go(&mut nodes, NodeLink::takes_more);
         let room = |link: &&NodeLink| link.key == key && link.usage.uses() < MAX_SESSIONS;
         for link in nodes.iter().filter(room) {
             guest.set_use(link.usage.begin(keep));
@@ -248,21 +288,59 @@ impl Pool {
         if nodes.len() >= MAX_CONNECTIONS {
             return guest.answer(&FromMaster::Cold);
         }
+        let time = Duration::from_secs(target.connect.into());
+        let link = self.open(LinkPlan {
+            key,
+            keep,
+            time,
+            waits: WAITS,
+        });
+        guest.set_use(link.usage.begin(keep));
+        // It is the first one there.
+        let _ = link.sessions.try_send(guest);
+        nodes.push(link);
+    }
+
+    /// Has an SSH connection made.
+    fn open(self: &Rc<Pool>, plan: LinkPlan) -> NodeLink {
         let (sessions, waiting) = mpsc::channel(MAX_WAITING);
-        let usage = Usage::new(keep, &self.changed);
-        guest.set_use(usage.begin(keep));
-        if sessions.try_send(guest).is_err() {
-            return;
-        }
-        let proxy = Rc::default();
-        nodes.push(NodeLink {
-            key: key.clone(),
+        let usage = Usage::new(plan.keep, &self.changed);
+        let link = NodeLink {
+            key: plan.key.clone(),
             sessions,
             usage: usage.clone(),
-            proxy: Rc::clone(&proxy),
+            proxy: Rc::default(),
+        };
+        spawn_local(self.clone().keep(plan, waiting, usage, link.proxy.clone()));
+        link
+    }
+
+    /// Those that `stays` does not hold for take nothing new, and end with their last session.
+    fn let_go(&self, nodes: &mut Vec<NodeLink>, stays: impl Fn(&NodeLink) -> bool) {
+        let gone = nodes.extract_if(.., |link| !stays(link)).map(|link| link.usage);
+        let mut draining = self.draining.borrow_mut();
+        draining.extend(gone.filter(|usage| usage.uses() > 0));
+    }
+
+    /// Makes a connection anew after a while, unless somebody's asking has made it by then.
+    fn make_anew(self: &Rc<Pool>, mut plan: LinkPlan) {
+        let mut awaited = self.awaited.borrow_mut();
+        if self.is_retired.get() || awaited.contains(&plan.key) {
+            return;
+        }
+        awaited.push(plan.key.clone());
+        let pool = self.clone();
+        spawn_local(async move {
+            sleep(plan.waits.failed(random())).await;
+            if pool.is_retired.get() {
+                return;
+            }
+            pool.awaited.borrow_mut().retain(|key| *key != plan.key);
+            let mut nodes = pool.nodes.borrow_mut();
+            if !nodes.iter().any(|link| link.key == plan.key) {
+                nodes.push(pool.open(plan));
+            }
         });
-        let time = Duration::from_secs(target.connect.into());
-        spawn_local(self.clone().keep(key, waiting, usage, proxy, keep, time));
     }
 
     /// Where a session goes. What a check leaves out is the login's own.
@@ -312,16 +390,24 @@ impl Pool {
     /// Makes an SSH connection and keeps it until nobody has used it for its time, or it breaks.
     async fn keep(
         self: Rc<Pool>,
-        key: NodeKey,
+        plan: LinkPlan,
         waiting: mpsc::Receiver<Guest>,
         usage: Rc<Usage>,
         proxy: Rc<RefCell<Option<Proxy>>>,
-        keep: Duration,
-        time: Duration,
     ) {
+        let LinkPlan {
+            key,
+            keep,
+            time,
+            mut waits,
+        } = plan;
+        let begun = Instant::now();
         let mut guests = Guests::new(waiting, usage.clone(), key.whom());
-        match self.route(&key, keep).await {
-            Err(why) => guests.refuse(&why),
+        let takes_anybody = match self.route(&key, keep).await {
+            Err(why) => {
+                guests.refuse(&why);
+                true
+            }
             // It counts as a use of the proxy's connection for as long as it is there.
             Ok((route, _proxy_use)) => {
                 if let Route::Proxy { proxy: found, .. } = &route {
@@ -333,15 +419,29 @@ impl Pool {
                     account: key.account.clone(),
                     time,
                 };
-                let takes_anybody = keep_connection(&self.home, opening, &mut guests).await;
-                if !takes_anybody && matches!(key.way, Way::Server { .. }) {
-                    self.leave_alone(key);
-                }
+                keep_connection(&self.home, opening, &mut guests).await
             }
-        }
+        };
         self.nodes
             .borrow_mut()
             .retain(|link| !Rc::ptr_eq(&link.usage, &usage));
+        match takes_anybody {
+            true if usage.is_for_always() => {
+                if begun.elapsed() > LONGEST_WAIT {
+                    waits.worked();
+                }
+                let keep = ALWAYS;
+                self.make_anew(LinkPlan {
+                    key,
+                    keep,
+                    time,
+                    waits,
+                });
+            }
+            // Its files are looked at, or the role changes, before it is asked again by nobody's wish.
+            false if matches!(key.way, Way::Server { .. }) => self.leave_alone(key),
+            _ => {}
+        }
         self.changed.notify_one();
     }
 
@@ -375,6 +475,14 @@ impl Pool {
         let nodes = self.nodes.borrow();
         let nodes = nodes.iter().map(|link| link.usage.status(link.key.to_string()));
         proxies.chain(nodes).collect()
+    }
+}
+
+impl NodeLink {
+    /// Whether a session can be begun on it. One whose proxy or node drains ends with its last session.
+    fn takes_more(&self) -> bool {
+        let by_proxy = self.proxy.borrow();
+        !self.sessions.is_closed() && by_proxy.as_ref().is_none_or(Proxy::takes_requests)
     }
 }
 
@@ -437,7 +545,7 @@ impl ProxySlot {
         loop {
             let until = usage
                 .kept_until()
-                .unwrap_or_else(|| Instant::now() + usage.keep());
+                .unwrap_or_else(|| Instant::now() + usage.keep().min(DAY));
             tokio::select! {
                 _ = closed.wait() => break,
                 () = sleep_until(until) => {

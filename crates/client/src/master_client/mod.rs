@@ -32,6 +32,8 @@ pub const SOCKET: &str = "mux/master";
 pub(crate) const KERNEL_TIME: Duration = Duration::from_secs(180);
 /// How long a connection is kept after its last use.
 pub const PERSIST: Duration = Duration::from_secs(1800);
+/// Of times for which a connection is kept: for as long as the login lasts.
+pub const ALWAYS: Duration = Duration::from_secs(fleetgate_wire::master::ALWAYS as u64);
 /// How long a master waits for commands that keeps nothing.
 pub(crate) const DAY: Duration = Duration::from_secs(86_400);
 /// How long a master that is there may take to say so. One that still connects is waited for as long as a connection may take.

@@ -1,5 +1,6 @@
 //! How much a connection of the master is used, and until when it is kept.
 
+use super::ALWAYS;
 use fleetgate_wire::master::ConnectionStatus;
 use std::cell::Cell;
 use std::rc::Rc;
@@ -37,7 +38,10 @@ impl Usage {
 
     pub(crate) fn begin(self: &Rc<Usage>, keep: Duration) -> Use {
         self.uses.set(self.uses.get() + 1);
-        self.keep.set(keep);
+        // A user in between does not end what is wanted for always.
+        if !self.is_for_always() {
+            self.keep.set(keep);
+        }
         Use(self.clone())
     }
 
@@ -56,9 +60,14 @@ impl Usage {
         self.changed.notify_one();
     }
 
-    /// Until when it is kept, if nobody uses it.
+    /// Whether it is kept for as long as the login lasts.
+    pub(crate) fn is_for_always(&self) -> bool {
+        self.keep.get() == ALWAYS
+    }
+
+    /// Until when it is kept, if nobody uses it. None: for longer than anybody waits.
     pub(crate) fn kept_until(&self) -> Option<Instant> {
-        (self.uses.get() == 0).then(|| self.idle_since.get() + self.keep.get())
+        (self.uses.get() == 0 && !self.is_for_always()).then(|| self.idle_since.get() + self.keep.get())
     }
 
     pub(crate) fn status(&self, name: String) -> ConnectionStatus {
@@ -71,6 +80,7 @@ impl Usage {
             uses: self.uses.get(),
             age: self.made.elapsed().as_secs(),
             idle,
+            keep: u32::try_from(self.keep.get().as_secs()).unwrap_or(u32::MAX),
         }
     }
 }
