@@ -14,7 +14,7 @@ use crate::service::Service;
 use crate::totp::Seed;
 use crate::users::secrets_key;
 use bytes::Bytes;
-use fleetgate_policy::cluster::{Identity, MIN_LIFETIME, Name, Role, Subject, lifetime_of};
+use fleetgate_policy::cluster::{Identity, MIN_LIFETIME, Name, Role, Subject, lifetime_of, renewal_of};
 use fleetgate_proto::v1;
 use zeroize::Zeroizing;
 
@@ -153,9 +153,13 @@ impl Service {
         locked(&published, &identity, now)?;
         let roles = self.roles_of(&identity);
         let roles: Vec<&Role> = roles.iter().collect();
-        // Never beyond the login that it came from: neither its certificate nor what the roles allow now.
-        let end = identity.issued + lifetime_of(roles.iter().copied()).as_secs();
-        let expires = caller.expires().min(end);
+        let most = lifetime_of(roles.iter().copied()).as_secs();
+        let renewable = renewable(&identity, &roles);
+        // Never beyond what the roles allow now; and without a renewal not beyond the certificate that it came from.
+        let expires = match request.renew {
+            true => (now + most).min(renewable.ok_or_else(not_renewable)?),
+            false => caller.expires().min(renewable.unwrap_or(identity.issued + most)),
+        };
         if expires <= now {
             return Err(Refused::unproven("the login is over: run fleetgate login"));
         }
@@ -163,6 +167,7 @@ impl Service {
             .event(event::LOGIN_REFRESHED, caller)
             .user(user.as_str())
             .with("mfa", !code.is_empty())
+            .with("renewed", request.renew)
             .with("device", identity.device.as_ref().map_or("", Name::as_str));
         if !self.ledger.attempt(steps, vec![event]).await? {
             return Err(Refused::unproven("the code was used: type the next one"));
@@ -266,6 +271,7 @@ impl Service {
             user: identity.user().map_or(String::new(), Name::to_string),
             roles: identity.roles.iter().map(Name::to_string).collect(),
             logins: made.logins,
+            renewable: renewable(identity, roles).unwrap_or_default(),
         })
     }
 }
@@ -279,6 +285,18 @@ fn long_enough(wanted: u32) -> Result<()> {
         ))),
         _ => Ok(()),
     }
+}
+
+/// Until when a login can be renewed with nobody there, where its roles let it.
+fn renewable(identity: &Identity, roles: &[&Role]) -> Option<u64> {
+    let renewal = renewal_of(roles.iter().copied())?;
+    Some(identity.issued + renewal.as_secs())
+}
+
+fn not_renewable() -> Refused {
+    Refused::forbidden(
+        "this login cannot be renewed, since not each of its roles has `renewal`: run fleetgate login",
+    )
 }
 
 fn lifetime(roles: &[&Role], wanted: u32) -> u64 {

@@ -29,9 +29,10 @@ pub fn run(given: &Arguments) -> Outcome {
     let home = Home::find(given.value("home"))?;
     // Whom it believes is read before a password is asked for.
     home.check_mode()?;
-    let profile = match given.has("mfa") {
-        true => refresh(given, &home)?,
-        false => log_in(given, &home, &Known::of(&home))?,
+    let profile = match (given.has("renew"), given.has("mfa")) {
+        (true, _) => renew(given, &home)?,
+        (false, true) => refresh(given, &home)?,
+        (false, false) => log_in(given, &home, &Known::of(&home))?,
     };
     if !given.has("no-agent") {
         match login::into_agent(&home, &profile) {
@@ -42,6 +43,19 @@ pub fn run(given: &Arguments) -> Outcome {
     }
     status_of(given, &home, &profile)?;
     Ok(0)
+}
+
+/// For another lifetime.
+fn renew(given: &Arguments, home: &Home) -> Result<Profile, ClientError> {
+    for flag in ["mfa", "ttl", "user", "proxy", "ca"] {
+        if given.has(flag) || given.value(flag).is_some() {
+            return Err(ClientError::Usage(format!(
+                "--renew goes on with the login that is there: leave --{flag} out"
+            )));
+        }
+    }
+    home.login()?;
+    connect::run(login::renew(home))
 }
 
 /// With a fresh second factor.
@@ -347,7 +361,14 @@ fn text(p: &Profile, is_enrolled: bool) -> String {
         (
             "holds",
             match p.expires > now {
-                true => format!("for {}", time::span(p.expires - now)),
+                true => match p.renewable.filter(|until| *until > p.expires) {
+                    Some(until) => format!(
+                        "for {}; it can be renewed for {}",
+                        time::span(p.expires - now),
+                        time::span(until - now)
+                    ),
+                    None => format!("for {}", time::span(p.expires - now)),
+                },
                 false => format!("no more since {}; log in again", time::span(now - p.expires)),
             },
         ),
@@ -388,6 +409,7 @@ fn document(p: &Profile) -> Value {
         "logins": p.logins,
         "issued": p.issued,
         "expires": p.expires,
+        "renewable": p.renewable,
         "holds": p.expires > now,
         "mfa": p.mfa,
         "mfa_age": p.mfa.map(|at| now.saturating_sub(at)),

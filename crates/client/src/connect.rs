@@ -51,7 +51,7 @@ impl AdminEndpoint {
 
 /// Files of a login: what it shows.
 const CHAIN: &str = "tls.crt";
-const KEY: &str = "tls.key";
+pub(crate) const KEY: &str = "tls.key";
 
 /// Where a proxy usually listens, best first: its own port, and the one that every network lets out.
 const PORTS: [u16; 2] = [3080, 443];

@@ -20,29 +20,44 @@ use fleetgate_ssh::key::{KeyType, PrivateKey, PublicKey};
 use std::time::Duration;
 use zeroize::Zeroizing;
 
-/// Keys that no other login has.
-pub struct NewKeys {
-    ssh: PrivateKey,
+/// A login's keys, their secret halves as they stand in files.
+struct LoginKeys {
+    ssh: PublicKey,
     ssh_text: Zeroizing<String>,
-    tls: x509::Key,
+    /// SubjectPublicKeyInfo, DER.
+    tls: Vec<u8>,
+    tls_text: Zeroizing<String>,
 }
 
-impl NewKeys {
-    /// Made now.
-    pub fn make(comment: &str) -> Result<NewKeys, ClientError> {
+impl LoginKeys {
+    /// Made now: no other login has them.
+    fn make(comment: &str) -> Result<LoginKeys, ClientError> {
         let (ssh, ssh_text) = PrivateKey::generate(KeyType::Ed25519, comment)
             .map_err(|e| ClientError::Refused(format!("making a key: {e}")))?;
-        Ok(NewKeys {
-            ssh,
+        let tls = x509::Key::generate();
+        Ok(LoginKeys {
+            ssh: ssh.public().clone(),
             ssh_text,
-            tls: x509::Key::generate(),
+            tls: tls.public().spki().to_vec(),
+            tls_text: pem::write("PRIVATE KEY", tls.pkcs8()),
+        })
+    }
+
+    /// Those of the login that is there.
+    fn of(home: &Home, shown: &fleetgate_net::tls::Credentials) -> Result<LoginKeys, ClientError> {
+        let (ssh_text, certificate) = keys(home)?;
+        Ok(LoginKeys {
+            ssh: certificate.key().clone(),
+            ssh_text,
+            tls: shown.certificate().public().to_vec(),
+            tls_text: home.read_text(connect::KEY)?,
         })
     }
 
     fn public(&self) -> PublicKeys {
         PublicKeys {
-            ssh: self.ssh.public().blob().to_vec().into(),
-            tls: self.tls.public().spki().to_vec().into(),
+            ssh: self.ssh.blob().to_vec().into(),
+            tls: self.tls.clone().into(),
         }
     }
 }
@@ -110,8 +125,8 @@ pub async fn log_in(
     shown: &PasswordLogin<'_>,
 ) -> Result<Profile, ClientError> {
     let clock_ahead = clock_ahead(auth).await?;
-    let fresh = NewKeys::make(shown.user)?;
-    let keys = fresh.public();
+    let login_keys = LoginKeys::make(shown.user)?;
+    let keys = login_keys.public();
     let proof = device::proof(auth, home, &keys).await?;
     let request = LoginRequest {
         user: shown.user.to_owned(),
@@ -122,38 +137,57 @@ pub async fn log_in(
         lifetime: shown.lifetime,
     };
     let credentials = auth.login(request).await?.into_inner();
-    keep(home, proxy, &fresh, &credentials, clock_ahead)
+    let (keys, profile) = checked(proxy, &login_keys, &credentials, clock_ahead)?;
+    take_place(home, &keys, &profile)?;
+    Ok(profile)
 }
 
 /// The login that is there, with fresh keys and a fresh second factor (`code`; empty: as old as it was).
 pub async fn refresh(home: &Home, code: &str) -> Result<Profile, ClientError> {
+    let (keys, profile) = again(home, code, false).await?;
+    take_place(home, &keys, &profile)?;
+    Ok(profile)
+}
+
+/// The login that is there, for another lifetime, where its roles let it be renewed. Its keys stay as they are, so that whoever
+/// reads its files meanwhile has ones that fit. The agent keeps the old certificate until that one's end.
+pub async fn renew(home: &Home) -> Result<Profile, ClientError> {
+    let (keys, profile) = again(home, "", true).await?;
+    home.save(&profile, &keys)?;
+    Ok(profile)
+}
+
+async fn again(home: &Home, code: &str, renew: bool) -> Result<(Keys, Profile), ClientError> {
     let profile = home.login()?;
     let shown = connect::credentials(home)?;
     let mut auth = connect::identity(&profile.proxy, &connect::believe(home)?, Some(&shown)).await?;
-    let fresh = NewKeys::make(&profile.user)?;
-    let keys = fresh.public();
+    let login_keys = match renew {
+        true => LoginKeys::of(home, &shown)?,
+        false => LoginKeys::make(&profile.user)?,
+    };
+    let keys = login_keys.public();
     let proof = device::proof(&mut auth, home, &keys).await?;
     let request = RefreshRequest {
         keys: Some(keys),
         code: code.to_owned(),
         device: proof,
+        renew,
     };
     let credentials = auth.refresh(request).await?.into_inner();
-    keep(home, &profile.proxy, &fresh, &credentials, profile.clock_ahead)
+    checked(&profile.proxy, &login_keys, &credentials, profile.clock_ahead)
 }
 
-/// Checks that the certificates are for our keys, and writes all of it down.
-fn keep(
-    home: &Home,
+/// Checks that the certificates are for our keys; what is to be written down.
+fn checked(
     proxy: &str,
-    fresh: &NewKeys,
+    keys: &LoginKeys,
     credentials: &Credentials,
     clock_ahead: i64,
-) -> Result<Profile, ClientError> {
+) -> Result<(Keys, Profile), ClientError> {
     let odd = |what: &str| ClientError::Refused(format!("the auth service answered with {what}"));
     let certificate = Certificate::parse(&credentials.ssh_certificate)
         .map_err(|e| odd(&format!("no SSH certificate ({e})")))?;
-    if certificate.key() != fresh.ssh.public() {
+    if *certificate.key() != keys.ssh {
         return Err(odd("an SSH certificate for another key"));
     }
     let leaf = credentials
@@ -161,7 +195,7 @@ fn keep(
         .first()
         .ok_or_else(|| odd("no TLS certificate"))?;
     let leaf = x509::Certificate::read(leaf).map_err(|e| odd(&format!("no TLS certificate ({e})")))?;
-    if leaf.public() != fresh.tls.public().spki() {
+    if leaf.public() != keys.tls {
         return Err(odd("a TLS certificate for another key"));
     }
     let identity = leaf
@@ -185,11 +219,11 @@ fn keep(
         .iter()
         .map(|der| pem::write("CERTIFICATE", der).to_string());
     let comment = format!("{}@{}", credentials.user, state.cluster);
-    let keys = Keys {
-        ssh: fresh.ssh_text.clone(),
-        ssh_public: format!("{} {comment}\n", fresh.ssh.public().line()),
+    let files = Keys {
+        ssh: keys.ssh_text.clone(),
+        ssh_public: format!("{} {comment}\n", keys.ssh.line()),
         ssh_certificate: format!("{} {comment}\n", certificate.line()),
-        tls: pem::write("PRIVATE KEY", fresh.tls.pkcs8()),
+        tls: keys.tls_text.clone(),
         tls_certificates: chain.collect(),
         state: document.to_vec(),
         known_hosts: known_hosts(&state),
@@ -202,16 +236,22 @@ fn keep(
         logins: credentials.logins.clone(),
         issued: identity.issued,
         expires: credentials.expires,
+        renewable: Some(credentials.renewable).filter(|until| *until > 0),
         mfa: identity.mfa,
         device: identity.device.map(|d| d.to_string()),
         clock_ahead,
     };
+    Ok((files, profile))
+}
+
+/// Puts a login in the place of the one that was there.
+fn take_place(home: &Home, keys: &Keys, profile: &Profile) -> Result<(), ClientError> {
     // The old login's key leaves the agent now: one that was refused takes nothing away, and its files are still there.
     let _ = out_of_agent(home);
-    home.save(&profile, &keys)?;
+    home.save(profile, keys)?;
     // What is kept is the old login's.
     master_client::retire(home, Kind::Login);
-    Ok(profile)
+    Ok(())
 }
 
 /// Host certificates of these authorities are believed, whatever the host is called.

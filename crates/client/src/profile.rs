@@ -42,6 +42,9 @@ pub struct Profile {
     pub issued: u64,
     /// Until when they hold.
     pub expires: u64,
+    /// Until when the login can be renewed with nobody there, Unix seconds; none: it cannot.
+    #[serde(default)]
+    pub renewable: Option<u64>,
     /// When the second factor was last shown.
     pub mfa: Option<u64>,
     /// The device that was shown to be there.
@@ -294,6 +297,7 @@ pub(crate) mod tests {
             roles: vec!["ops".into()],
             logins: vec!["root".into()],
             issued: 100,
+            renewable: None,
             expires: u64::MAX / 2,
             mfa: Some(100),
             device: None,

@@ -7,6 +7,7 @@ mod draining;
 mod icinga;
 mod identity;
 mod kept_connection;
+mod lasting;
 mod newcomer;
 mod plain_sshd;
 mod plain_sshd_refusals;

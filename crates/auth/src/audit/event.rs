@@ -14,7 +14,7 @@ fleetgate_base::descriptions! {
     INVITE_ACCEPTED = "invite_accepted" [user],
     INVITE_REFUSED = "invite_refused" [reason],
     LOGIN = "login" [user, device, expires],
-    LOGIN_REFRESHED = "login_refreshed" [user, mfa, device],
+    LOGIN_REFRESHED = "login_refreshed" [user, mfa, renewed, device],
     LOGIN_REFUSED = "login_refused" [user, reason],
     DEVICE_ENROLLED = "device_enrolled" [user, device, after],
     DEVICE_APPROVED = "device_approved" [user, device, before, after],

@@ -61,6 +61,7 @@ fn a_stranger_keeps_nobody_out() {
             keys: Some(Keys::fresh().request()),
             code: place.code(&ada.otpauth),
             device: None,
+            renew: false,
         };
         let mut asks = IdentityClient::new(place.channel_of(&holder).await);
         asks.refresh(request).await.expect("with her login's certificate");
@@ -82,6 +83,7 @@ fn codes_that_are_tried_with_a_login_count_for_that_login() {
             keys: Some(Keys::fresh().request()),
             code: code.to_string(),
             device: None,
+            renew: false,
         };
         for _ in 0..crate::tries::FREE_TRIES {
             let status = asks.refresh(request("none")).await.expect_err("a wrong code");

@@ -1,6 +1,6 @@
 //! Invites and logins: what is refused, in which words, and what a restart does not forgive.
 
-use super::place::{Keys, PASSWORD, Place, run};
+use super::place::{Holder, Keys, PASSWORD, Place, run};
 use fleetgate_net::Ticket;
 use fleetgate_policy::cluster::{Identity, Target};
 use fleetgate_proto::v1;
@@ -376,6 +376,84 @@ fn a_refresh_is_the_same_login() {
         request.code.clear();
         let refused = asks.refresh(request).await.unwrap_err();
         assert!(refused.message().contains("expired"), "{refused}");
+    });
+}
+
+#[test]
+fn a_login_is_renewed_for_as_long_as_its_roles_say() {
+    run(async {
+        let place = Place::new().await;
+        let role = |renewal: &str| v1::ApplyRoleRequest {
+            text: format!(
+                "[role.checks]\nnodes = [\"*\"]\nlogins = [\"nagios\"]\nlifetime = \"12h\"\n{renewal}"
+            ),
+            dry_run: false,
+        };
+        place.admin().await.apply_role(role("")).await.unwrap();
+        let ada = place.user("ada", &["checks"]).await;
+        let (holder, login) = place.log_in(&ada).await;
+        assert_eq!(login.renewable, 0);
+        let began = of(&login);
+        let request = |renew| v1::RefreshRequest {
+            keys: Some(Keys::fresh().request()),
+            renew,
+            ..v1::RefreshRequest::default()
+        };
+        let asks = |channel| v1::identity_client::IdentityClient::new(channel);
+        let mut first = asks(place.channel_of(&holder).await);
+        let refused = first.refresh(request(true)).await.unwrap_err();
+        assert_eq!(refused.code(), Code::PermissionDenied, "{refused}");
+        assert!(refused.message().contains("`renewal`"), "{refused}");
+        place
+            .admin()
+            .await
+            .apply_role(role("renewal = \"14h\""))
+            .await
+            .unwrap();
+        let until = began.0 + 14 * 3600;
+        place.clock.advance(5 * 3600);
+        let keys = Keys::fresh();
+        let again = v1::RefreshRequest {
+            keys: Some(keys.request()),
+            ..request(true)
+        };
+        let renewed = first.refresh(again).await.unwrap().into_inner();
+        assert_eq!(
+            of(&renewed),
+            began,
+            "it is the same login, and its second factor as old"
+        );
+        assert_eq!(
+            (renewed.expires, renewed.renewable),
+            (until, until),
+            "and no longer"
+        );
+        // Without a renewal nothing lives for longer, and the renewed one goes on.
+        let plain = first.refresh(request(false)).await.unwrap().into_inner();
+        assert_eq!(plain.expires, login.expires);
+        place.clock.advance(4 * 3600);
+        let mut second = asks({
+            let chain = renewed.tls_chain.clone();
+            place.channel_of(&Holder { keys, chain }).await
+        });
+        let plain = second.refresh(request(false)).await.unwrap().into_inner();
+        assert_eq!(plain.expires, until);
+        // What ends the login ends what came of it.
+        place.admin().await.apply_role(role("")).await.unwrap();
+        assert!(
+            second.refresh(request(true)).await.is_err(),
+            "the role says so no more"
+        );
+        place
+            .admin()
+            .await
+            .apply_role(role("renewal = \"14h\""))
+            .await
+            .unwrap();
+        let name = v1::UserName { name: "ada".into() };
+        place.admin().await.reset_user(name).await.unwrap();
+        let refused = second.refresh(request(true)).await.unwrap_err();
+        assert!(locked(&place, &renewed), "{refused}");
     });
 }
 

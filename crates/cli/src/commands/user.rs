@@ -71,7 +71,8 @@ pub const TABLE: &[Command] = &[
          plain ssh, and for the running ssh-agent. With an invite it first sets the password and shows the second \
          factor's square to scan.\n\n\
          The cluster is known by the invite; later by what the first login kept. `--ca` does without an invite. With \
-         --mfa the login that is there gets a fresh second factor, and lives no longer than before.",
+         --mfa the login that is there gets a fresh second factor, and lives no longer than before. --renew gives it another lifetime with nobody there, where each of its roles has `renewal`; \
+         the master does so by itself while it runs.",
         login::run,
     )
     .flags(&[
@@ -79,6 +80,7 @@ pub const TABLE: &[Command] = &[
         Flag::new("user", Value::Name("USER"), "Who (default: as the last time, or your name on this machine)."),
         Flag::new("ca", Value::Text("sha256:HASH"), "The hash of the cluster's TLS authority, from `fleetgate ca status`."),
         Flag::new("mfa", Value::None, "Show the second factor again, for the login that is there."),
+        Flag::new("renew", Value::None, "Another lifetime for the login that is there, where its roles let it be renewed."),
         Flag::new("ttl", Value::Ttl, "How long it shall last, if that is shorter than allowed."),
         INVITE,
         PASSWORD,

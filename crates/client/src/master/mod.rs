@@ -40,6 +40,9 @@ use tokio::time::{Instant, sleep, timeout};
 /// How long the ends of sessions may take to be told, once the master is to end.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
+/// After a longer wait the calendar is looked at again.
+const LONGEST_SLEEP: Duration = Duration::from_mins(5);
+
 /// The socket, which is one master's at a time.
 struct MasterSocket {
     listener: Listener,
@@ -125,6 +128,7 @@ async fn keep(home: Home, kind: Kind) -> io::Result<()> {
     commands.spawn_local(serve(shared.clone(), first));
     // Nobody gets in with the login after its end; who is in stays for as long as the node lets him.
     let mut over = std::pin::pin!(reached(end));
+    let mut renewal = std::pin::pin!(shared.pool.renewal());
     let mut idle_since = Instant::now();
     loop {
         if shared.is_stopped.get() {
@@ -151,6 +155,10 @@ async fn keep(home: Home, kind: Kind) -> io::Result<()> {
             () = shared.changed.notified() => {}
             () = over.as_mut(), if !shared.is_retired.get() => shared.retire(),
             () = shared.pool.changed() => {}
+            end = renewal.as_mut(), if !shared.is_retired.get() => {
+                over.set(reached(Some(end)));
+                renewal.set(shared.pool.renewal());
+            }
             () = sleep((idle_since + patience).saturating_duration_since(Instant::now())), if is_idle => break,
         }
     }
@@ -172,11 +180,14 @@ fn of_login(home: Home) -> io::Result<(Option<u64>, Rc<Pool>)> {
     Ok((Some(certificate.validity().end), Pool::of_login(home)?))
 }
 
-/// Waits for a moment, in seconds since 1970.
-async fn reached(end: Option<u64>) {
-    match end {
-        Some(end) => sleep(Duration::from_secs(end.saturating_sub(time::now()))).await,
-        None => pending().await,
+/// Waits for a moment, in seconds since 1970; for none, for ever.
+async fn reached(moment: Option<u64>) {
+    let Some(moment) = moment else {
+        return pending().await;
+    };
+    // A machine that sleeps stops the runtime's clock, and not the calendar.
+    while let Some(left @ 1..) = moment.checked_sub(time::now()) {
+        sleep(Duration::from_secs(left).min(LONGEST_SLEEP)).await;
     }
 }
 

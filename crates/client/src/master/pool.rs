@@ -5,6 +5,8 @@
 //! What asks for a connection that is being made waits for it, and makes none of its own. A connection that nobody uses ends
 //! after the time that its last user asked for. One that is wanted for always is made anew when it breaks, by nobody's asking.
 
+mod lasting;
+
 use super::file_stamps::{FileStamp, LoginStamp};
 use crate::error::ClientError;
 use crate::master_client::socket::MessageSocket;
@@ -18,8 +20,9 @@ use crate::ssh::options::host_and_port;
 use crate::timings::Timings;
 use crate::transport::Proxy;
 use crate::{config, connect};
-use fleetgate_net::backoff::{Backoff, random};
+use fleetgate_net::backoff::Backoff;
 use fleetgate_wire::master::{ConnectionStatus, FromMaster, SessionOrder, Step, Target, Way};
+use lasting::{LONGEST_WAIT, WAITS};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::{CString, OsStr};
@@ -30,7 +33,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use tokio::sync::{Mutex, Notify, mpsc};
 use tokio::task::spawn_local;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep_until};
 
 /// Sessions on one SSH connection: sshd lets ten in (MaxSessions), and one may be on its way out.
 const MAX_SESSIONS: u32 = 8;
@@ -43,11 +46,6 @@ const MAX_LEFT_ALONE: usize = 256;
 /// For how long a server is left alone whose commands have to see for themselves. Each try would be a login there, and one more
 /// that failed.
 const LEFT_ALONE: Duration = Duration::from_mins(10);
-/// The longest wait before a connection is made anew that is wanted for always. One that lived for longer begins them anew.
-const LONGEST_WAIT: Duration = Duration::from_mins(1);
-/// These waits.
-const WAITS: Backoff = Backoff::new(Duration::from_secs(1), LONGEST_WAIT);
-
 /// The connection to one proxy.
 struct ProxyLink {
     proxy: Proxy,
@@ -68,6 +66,8 @@ struct NodeLink {
     key: NodeKey,
     sessions: mpsc::Sender<Guest>,
     usage: Rc<Usage>,
+    /// How long it might take to be made.
+    time: Duration,
     /// By which it goes, once that is known. One that drains carries what it has, and nothing new is begun by it.
     proxy: Rc<RefCell<Option<Proxy>>>,
 }
@@ -102,9 +102,9 @@ struct LeftAlone {
 pub(super) struct Pool {
     home: Home,
     /// None: no login is needed.
-    stamp: Option<LoginStamp>,
+    stamp: RefCell<Option<LoginStamp>>,
     /// Of the same login; it is written with the files of the stamp.
-    profile: Option<Profile>,
+    profile: RefCell<Option<Profile>>,
     proxies: RefCell<BTreeMap<String, Rc<ProxySlot>>>,
     nodes: RefCell<Vec<NodeLink>>,
     left_alone: RefCell<VecDeque<LeftAlone>>,
@@ -142,8 +142,8 @@ impl Pool {
     fn new(home: Home, stamp: Option<LoginStamp>, profile: Option<Profile>) -> Rc<Pool> {
         Rc::new(Pool {
             home,
-            stamp,
-            profile,
+            stamp: RefCell::new(stamp),
+            profile: RefCell::new(profile),
             proxies: RefCell::default(),
             nodes: RefCell::default(),
             left_alone: RefCell::default(),
@@ -156,8 +156,10 @@ impl Pool {
 
     /// Whether the home still has the login that the connections are for.
     pub(super) fn is_current(&self) -> bool {
-        let stamp = self.stamp.as_ref();
-        stamp.is_none_or(|stamp| LoginStamp::of(&self.home).is_ok_and(|now| now == *stamp))
+        let stamp = self.stamp.borrow();
+        stamp
+            .as_ref()
+            .is_none_or(|stamp| LoginStamp::of(&self.home).is_ok_and(|now| now == *stamp))
     }
 
     /// Whether there is anything to keep.
@@ -309,6 +311,7 @@ impl Pool {
             key: plan.key.clone(),
             sessions,
             usage: usage.clone(),
+            time: plan.time,
             proxy: Rc::default(),
         };
         spawn_local(self.clone().keep(plan, waiting, usage, link.proxy.clone()));
@@ -322,27 +325,6 @@ impl Pool {
         draining.extend(gone.filter(|usage| usage.uses() > 0));
     }
 
-    /// Makes a connection anew after a while, unless somebody's asking has made it by then.
-    fn make_anew(self: &Rc<Pool>, mut plan: LinkPlan) {
-        let mut awaited = self.awaited.borrow_mut();
-        if self.is_retired.get() || awaited.contains(&plan.key) {
-            return;
-        }
-        awaited.push(plan.key.clone());
-        let pool = self.clone();
-        spawn_local(async move {
-            sleep(plan.waits.failed(random())).await;
-            if pool.is_retired.get() {
-                return;
-            }
-            pool.awaited.borrow_mut().retain(|key| *key != plan.key);
-            let mut nodes = pool.nodes.borrow_mut();
-            if !nodes.iter().any(|link| link.key == plan.key) {
-                nodes.push(pool.open(plan));
-            }
-        });
-    }
-
     /// Where a session goes. What a check leaves out is the login's own.
     fn key(&self, way: &Way, guest: &Guest) -> Option<NodeKey> {
         let (node, account) = guest.place();
@@ -351,7 +333,8 @@ impl Pool {
             let way = way.clone();
             return Some(NodeKey { way, node, account });
         }
-        let profile = self.profile.as_ref()?;
+        let profile = self.profile.borrow();
+        let profile = profile.as_ref()?;
         let way = match has_proxy {
             true => way.clone(),
             false => Way::Proxy {

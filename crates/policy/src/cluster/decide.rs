@@ -168,6 +168,13 @@ pub fn lifetime_of<'a>(roles: impl IntoIterator<Item = &'a Role>) -> Duration {
     shortest.unwrap_or(Limits::default().lifetime)
 }
 
+/// For how long after the login it may be renewed with nobody there: as long as the strictest of these roles says. None: one
+/// of them says nothing of it.
+pub fn renewal_of<'a>(roles: impl IntoIterator<Item = &'a Role>) -> Option<Duration> {
+    let all: Option<Vec<Duration>> = roles.into_iter().map(|role| role.limits.renewal).collect();
+    all?.into_iter().min()
+}
+
 /// What is asked before any role: whose it is, its time, locks.
 fn before_roles<'a>(attempt: &Attempt<'a>) -> Result<&'a Name, Refusal> {
     let user = whose(attempt)?;
@@ -332,6 +339,7 @@ fn together(attempt: &Attempt<'_>, yes: &[(&Role, Option<u64>)]) -> Allowed {
         permits,
         limits: Limits {
             lifetime: lifetime_of(held(attempt)),
+            renewal: renewal_of(held(attempt)),
             session: session.map(Duration::from_secs),
             sessions: sessions.map(|n| u32::try_from(n).unwrap_or(u32::MAX)),
         },

@@ -13,7 +13,9 @@ mod role;
 mod selector;
 mod state;
 
-pub use decide::{Allowed, Attempt, NO_ACCOUNT, decide, decide_identity, explain, lifetime_of, logins_of};
+pub use decide::{
+    Allowed, Attempt, NO_ACCOUNT, decide, decide_identity, explain, lifetime_of, logins_of, renewal_of,
+};
 #[cfg(feature = "documents")]
 pub use documents::forms::{Size, Span, is_variable, variables};
 #[cfg(feature = "documents")]
@@ -25,7 +27,7 @@ pub use labels::{Labels, MAX_LABEL_KEY, MAX_LABEL_VALUE, MAX_LABELS};
 pub use lock::{Lock, Locks, MAX_REASON, REMOVED, SESSION_DIGITS, Target};
 pub use name::{MAX_NAME, Name};
 pub use refusal::{Reason, Refusal};
-pub use role::{Limits, MAX_LIFETIME, MAX_ROLE_ENTRIES, MIN_LIFETIME, Recording, Role, USER};
+pub use role::{Limits, MAX_LIFETIME, MAX_RENEWAL, MAX_ROLE_ENTRIES, MIN_LIFETIME, Recording, Role, USER};
 pub use selector::{MAX_SELECTOR, Selector};
 pub use state::{
     FRESH_SIGNED, Fresh, MAX_CLUSTER_ROLES, MAX_KEY, MAX_LOCKS, MAX_PROXIES, MAX_STATE, MAX_TRUSTED,

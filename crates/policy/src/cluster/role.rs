@@ -15,6 +15,8 @@ pub const MAX_ROLE_ENTRIES: usize = 256;
 pub const MIN_LIFETIME: Duration = Duration::from_secs(60);
 /// The longest.
 pub const MAX_LIFETIME: Duration = Duration::from_secs(30 * 86_400);
+/// The longest time for which a login may be renewed.
+pub const MAX_RENEWAL: Duration = Duration::from_secs(365 * 86_400);
 
 /// A role.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,6 +64,8 @@ pub enum Recording {
 pub struct Limits {
     /// How long a certificate lives.
     pub lifetime: Duration,
+    /// For how long after the login it may be renewed with nobody there; none: not at all.
+    pub renewal: Option<Duration>,
     /// How long a session may last; none: as long as its connection.
     pub session: Option<Duration>,
     /// How many sessions of one connection at once; none: as many as the node has for everybody.
@@ -72,6 +76,7 @@ impl Default for Limits {
     fn default() -> Limits {
         Limits {
             lifetime: Duration::from_secs(12 * 3600),
+            renewal: None,
             session: None,
             sessions: None,
         }

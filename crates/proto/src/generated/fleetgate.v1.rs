@@ -1245,6 +1245,9 @@ pub struct RefreshRequest {
     pub code: ::prost::alloc::string::String,
     #[prost(message, optional, tag = "3")]
     pub device: ::core::option::Option<DeviceProof>,
+    /// For another lifetime, as long as the roles let the login be renewed.
+    #[prost(bool, tag = "4")]
+    pub renew: bool,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Credentials {
@@ -1264,6 +1267,9 @@ pub struct Credentials {
     pub roles: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
     #[prost(string, repeated, tag = "7")]
     pub logins: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Until when the login can be renewed, Unix seconds; 0: it cannot.
+    #[prost(uint64, tag = "8")]
+    pub renewable: u64,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct EnrollDeviceRequest {
@@ -1955,8 +1961,8 @@ pub mod identity_client {
                 .insert(GrpcMethod::new("fleetgate.v1.Identity", "Login"));
             self.inner.unary(req, path, codec).await
         }
-        /// With a user's certificate: the same identity again, with a fresh second factor or a device. Never lives longer than the
-        /// login that it came from.
+        /// With a user's certificate: the same identity again, with a fresh second factor or a device. It never lives longer than the
+        /// login that it came from, unless it is renewed.
         pub async fn refresh(
             &mut self,
             request: impl tonic::IntoRequest<super::RefreshRequest>,
@@ -2068,8 +2074,8 @@ pub mod identity_server {
             &self,
             request: tonic::Request<super::LoginRequest>,
         ) -> std::result::Result<tonic::Response<super::Credentials>, tonic::Status>;
-        /// With a user's certificate: the same identity again, with a fresh second factor or a device. Never lives longer than the
-        /// login that it came from.
+        /// With a user's certificate: the same identity again, with a fresh second factor or a device. It never lives longer than the
+        /// login that it came from, unless it is renewed.
         async fn refresh(
             &self,
             request: tonic::Request<super::RefreshRequest>,

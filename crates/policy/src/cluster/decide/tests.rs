@@ -450,6 +450,23 @@ fn principals_and_lifetime_are_of_all_roles() {
 }
 
 #[test]
+fn a_login_is_renewed_for_as_long_as_each_of_its_roles_says() {
+    let role = |days: Option<u64>| {
+        let mut role = Role::new(name("checks"));
+        role.limits.renewal = days.map(|days| Duration::from_secs(days * 86_400));
+        role
+    };
+    let of = |days: &[Option<u64>]| {
+        let roles: Vec<Role> = days.iter().map(|days| role(*days)).collect();
+        renewal_of(&roles).map(|time| time.as_secs() / 86_400)
+    };
+    assert_eq!(of(&[Some(90)]), Some(90));
+    assert_eq!(of(&[Some(90), Some(30)]), Some(30));
+    assert_eq!(of(&[Some(90), None]), None);
+    assert_eq!(of(&[]), None);
+}
+
+#[test]
 fn times_are_said_by_their_largest_unit() {
     for (seconds, want) in [(0, "0s"), (59, "59s"), (61, "1m"), (7200, "2h"), (172_800, "2d")] {
         assert_eq!(time(seconds), want);

@@ -5,8 +5,8 @@ use super::forms::Span;
 use crate::AccountName;
 use crate::cluster::role::{kinds_of, words_of};
 use crate::cluster::{
-    Limits, MAX_CLUSTER_ROLES, MAX_LIFETIME, MAX_ROLE_ENTRIES, MAX_STATE, MIN_LIFETIME, Name, Recording,
-    Role, Selector, USER,
+    Limits, MAX_CLUSTER_ROLES, MAX_LIFETIME, MAX_RENEWAL, MAX_ROLE_ENTRIES, MAX_STATE, MIN_LIFETIME, Name,
+    Recording, Role, Selector, USER,
 };
 use crate::commands::Commands;
 use crate::permits::Kind;
@@ -48,6 +48,8 @@ pub(super) struct RoleDocument {
     unwatched: Option<Stance>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     lifetime: Option<Span>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    renewal: Option<Span>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     session: Option<Span>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -265,6 +267,7 @@ impl From<&Role> for RoleDocument {
             unwatched: (role.watching.unwatched != usual_watching.unwatched)
                 .then_some(role.watching.unwatched),
             lifetime: (role.limits.lifetime != default.lifetime).then_some(Span(role.limits.lifetime)),
+            renewal: role.limits.renewal.map(Span),
             session: role.limits.session.map(Span),
             sessions: role.limits.sessions,
             admin: role.admin,
@@ -296,6 +299,7 @@ impl RoleDocument {
             }
         }
         let mut limits = Limits {
+            renewal: self.renewal.map(|s| s.0),
             session: self.session.map(|s| s.0),
             sessions: self.sessions,
             ..Limits::default()
@@ -308,6 +312,16 @@ impl RoleDocument {
             return refuse(format!(
                 "lifetime is from {least} to {most}, not {}",
                 Span(limits.lifetime)
+            ));
+        }
+        if let Some(renewal) = limits.renewal
+            && !(limits.lifetime..=MAX_RENEWAL).contains(&renewal)
+        {
+            return refuse(format!(
+                "renewal is from its lifetime, {}, to {}, not {}",
+                Span(limits.lifetime),
+                Span(MAX_RENEWAL),
+                Span(renewal)
             ));
         }
         if limits.session.is_some_and(|s| s.is_zero()) || limits.sessions == Some(0) {

@@ -25,6 +25,7 @@ audit = "files"
 io_uring = "refuse"
 unwatched = "allow"
 lifetime = "8h"
+renewal = "90d"
 session = 3600
 sessions = 4
 admin = true
@@ -70,6 +71,7 @@ fn dba() -> Role {
         },
         limits: Limits {
             lifetime: Duration::from_secs(8 * 3600),
+            renewal: Some(Duration::from_secs(90 * 86_400)),
             session: Some(Duration::from_secs(3600)),
             sessions: Some(4),
         },
@@ -150,6 +152,7 @@ audit = "files"
 io_uring = "refuse"
 unwatched = "allow"
 lifetime = "8h"
+renewal = "90d"
 session = "1h"
 sessions = 4
 admin = true
@@ -191,7 +194,7 @@ fn what_is_wrong_in_a_role_file_is_named_with_its_line() {
             "nodse = []",
             "r.toml line 2: unknown field `nodse`, expected one of `name`, `nodes`, `logins`, `kinds`, `commands`, `command`, \
              `require_mfa`, `require_trusted_device`, `recording`, `audit`, `io_uring`, \
-             `unwatched`, `lifetime`, `session`, `sessions`, `admin`",
+             `unwatched`, `lifetime`, `renewal`, `session`, `sessions`, `admin`",
         ),
         (
             "nodes = [\"web1\",\n\"Env\"]",
@@ -267,6 +270,14 @@ fn what_is_wrong_in_a_role_file_is_named_with_its_line() {
         (
             "lifetime = \"31d\"",
             "r.toml: role x: lifetime is from 1m to 30d, not 31d",
+        ),
+        (
+            "renewal = \"11h\"",
+            "r.toml: role x: renewal is from its lifetime, 12h, to 365d, not 11h",
+        ),
+        (
+            "renewal = \"366d\"",
+            "r.toml: role x: renewal is from its lifetime, 12h, to 365d, not 366d",
         ),
         (
             "sessions = 0",

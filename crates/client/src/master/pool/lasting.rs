@@ -1,0 +1,102 @@
+//! What lasts: connections that are wanted for always are made anew when they break, and the login that they belong to is renewed
+//! before its end, where its roles let it be.
+
+use super::{LinkPlan, NodeLink, Pool};
+use crate::master::file_stamps::LoginStamp;
+use crate::master::reached;
+use crate::master_client::ALWAYS;
+use crate::profile::Profile;
+use crate::{connect, login};
+use fleetgate_net::backoff::{Backoff, random};
+use std::future::pending;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::task::spawn_local;
+use tokio::time::sleep;
+
+/// The longest wait before a connection is made anew that is wanted for always. One that lived for longer begins them anew.
+pub(super) const LONGEST_WAIT: Duration = Duration::from_mins(1);
+/// These waits.
+pub(super) const WAITS: Backoff = Backoff::new(Duration::from_secs(1), LONGEST_WAIT);
+/// Those before a renewal of the login is tried again.
+const RENEWALS: Backoff = Backoff::new(Duration::from_secs(5), Duration::from_mins(10));
+
+impl Pool {
+    /// Makes a connection anew after a while, unless somebody's asking has made it by then.
+    pub(super) fn make_anew(self: &Rc<Pool>, mut plan: LinkPlan) {
+        let mut awaited = self.awaited.borrow_mut();
+        if self.is_retired.get() || awaited.contains(&plan.key) {
+            return;
+        }
+        awaited.push(plan.key.clone());
+        let pool = self.clone();
+        spawn_local(async move {
+            sleep(plan.waits.failed(random())).await;
+            if pool.is_retired.get() {
+                return;
+            }
+            pool.awaited.borrow_mut().retain(|key| *key != plan.key);
+            let mut nodes = pool.nodes.borrow_mut();
+            if !nodes.iter().any(|link| link.key == plan.key) {
+                nodes.push(pool.open(plan));
+            }
+        });
+    }
+
+    /// Renews the login when two thirds of its time are over, and waits for that; until when it holds then, Unix seconds. For
+    /// ever, where the roles do not let it be renewed.
+    pub(in crate::master) async fn renewal(self: &Rc<Pool>) -> u64 {
+        let mut waits = RENEWALS;
+        loop {
+            let Some(due) = self.renewal_due() else {
+                return pending().await;
+            };
+            reached(Some(due)).await;
+            // Another login has its own master.
+            if !self.is_current() {
+                return pending().await;
+            }
+            match login::renew(&self.home).await {
+                Ok(profile) => return self.renewed(profile),
+                Err(_) => sleep(waits.failed(random())).await,
+            }
+        }
+    }
+
+    /// When the login is to be renewed, Unix seconds. None: it cannot be, or not for longer than it holds anyway.
+    fn renewal_due(&self) -> Option<u64> {
+        let profile = self.profile.borrow();
+        let profile = profile.as_ref()?;
+        profile.renewable.filter(|until| *until > profile.expires)?;
+        let validity = connect::certificate(&self.home).ok()?.validity();
+        Some(validity.end - validity.end.saturating_sub(validity.start) / 3)
+    }
+
+    /// The login goes on with other certificates. Who decides about a session by the old ones would end it with them, so new
+    /// sessions get connections that show the new ones.
+    fn renewed(self: &Rc<Pool>, profile: Profile) -> u64 {
+        let end = profile.expires;
+        *self.stamp.borrow_mut() = LoginStamp::of(&self.home).ok();
+        *self.profile.borrow_mut() = Some(profile);
+        for slot in self.proxies.borrow().values() {
+            slot.link.borrow_mut().take();
+        }
+        let mut nodes = self.nodes.borrow_mut();
+        let always: Vec<LinkPlan> = nodes.iter().filter_map(NodeLink::plan_for_always).collect();
+        self.let_go(&mut nodes, |_| false);
+        nodes.extend(always.into_iter().map(|plan| self.open(plan)));
+        end
+    }
+}
+
+impl NodeLink {
+    /// How it is made anew, where it is wanted for always.
+    fn plan_for_always(&self) -> Option<LinkPlan> {
+        self.usage.is_for_always().then(|| LinkPlan {
+            key: self.key.clone(),
+            keep: ALWAYS,
+            time: self.time,
+            waits: WAITS,
+        })
+    }
+}

@@ -1,0 +1,96 @@
+//! What a monitoring host keeps: connections that are wanted for always, and a login that is renewed with nobody there.
+
+use super::checks::{TOOLS, cluster};
+use fleetgate_tests::cluster::OWN_PORT;
+use fleetgate_tests::needs_root;
+
+#[test]
+fn a_connection_that_is_wanted_for_always_is_made_anew() {
+    needs_root!("a node that serves other accounts");
+    let mut cluster = cluster();
+    let tools = format!(
+        r#"{TOOLS}
+        status() {{ "$F" master status --home home; }}
+        always() {{ status | grep '^ada@gate ' | grep -c 'not used for .* kept for as long as the login lasts'; }}
+        until_always() {{ for _ in $(seq 400); do if [ "$(always)" = 1 ]; then return; fi; sleep 0.05; done; status >&2; return 1; }}
+        "#
+    );
+    cluster.script(&format!(
+        r#"{tools}
+        begin
+        is "$(always || true)" 0
+        told 0 hello -H gate -c greeting --keep always
+        until_always
+        # Who uses it in between and keeps it for less changes nothing.
+        told 0 hello -H gate -c greeting --keep 1
+        "$F" ssh --home home -o ControlPersist=1 ada@gate true || true
+        sleep 1.5
+        is "$(always)" 1
+        is "$("$F" master status --home home --json | python3 -c '
+import json, sys
+print([c["keep"] for c in json.load(sys.stdin)["masters"][0]["connections"] if c["name"] == "ada@gate"])')" '[None]'
+        masters > before"#
+    ));
+    cluster.down("node");
+    cluster.up("node", OWN_PORT);
+    // Nobody asks for it.
+    cluster.script(&format!(
+        r#"{tools}
+        for _ in $(seq 400); do
+            if [ "$(always || true)" = 1 ] && "$F" ls --home home | grep -q gate; then break; fi; sleep 0.05
+        done
+        until_always
+        is "$(masters)" "$(cat before)"
+        told 0 hello -H gate -c greeting
+        # What the role takes away is not tried again and again.
+        role '"root"'
+        until [ "$(always || true)" = 0 ]; do sleep 0.05; done
+        sleep 3
+        [ "$(grep -c '"event":"connection_accepted"' node/audit.log)" -lt 12 ]
+        "$F" master stop --home home
+        nobody"#
+    ));
+}
+
+#[test]
+fn a_monitoring_hosts_login_is_renewed_with_nobody_there() {
+    needs_root!("a node that serves other accounts");
+    let cluster = cluster();
+    cluster.script(&format!(
+        r#"{TOOLS}
+        limits='kinds = []
+commands = ["greeting"]
+lifetime = "1m"'
+        role '"ada"' "$limits"
+        again "$F" login --home home --password-file password --authenticator totp --no-agent
+        begin
+        if "$F" login --home home --renew --no-agent 2> said; then exit 1; fi
+        grep -q 'not each of its roles has `renewal`' said
+        role '"ada"' "$limits"'
+renewal = "1h"'
+        again "$F" login --home home --password-file password --authenticator totp --no-agent
+        "$F" status --home home | grep -q '^holds  *for .*; it can be renewed for '
+        expires() {{ "$F" status --home home --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["expires"])'; }}
+        first=$(expires)
+        sha256sum home/id home/tls.key > keys
+        told 0 hello -H gate -c greeting --keep always
+        masters > before
+        # A session that has begun lives on, and later checks show the new certificate.
+        while [ "$(date +%s)" -le "$((first + 1))" ]; do told 0 hello -H gate -c greeting; sleep 0.5; done
+        [ "$(expires)" -gt "$first" ]
+        is "$(masters)" "$(cat before)"
+        sha256sum --quiet -c keys
+        "$F" audit --state cluster --json --event login_refreshed | grep -q '"renewed":true'
+        # By hand, too.
+        second=$(expires)
+        sleep 1
+        "$F" login --home home --renew --no-agent | grep -q '^holds '
+        [ "$(expires)" -gt "$second" ]
+        told 0 hello -H gate -c greeting
+        # A lock ends it.
+        "$F" lock add --state cluster --user ada
+        told 3 'UNKNOWN - gate greeting: ' -H gate -c greeting
+        if "$F" login --home home --renew --no-agent 2> said; then exit 1; fi
+        grep -q 'ada is locked' said"#
+    ));
+}
