@@ -140,7 +140,7 @@ fn the_node_ends_what_takes_too_long_and_refuses_what_runs_too_often() {
         done
         # One at a time; the next one may when it has ended.
         "$CHECK" --home home -l ada -H gate -c few -a first -t 600 > first 2>&1 & one=$!
-        until [ -s slow ]; do sleep 0.05; done
+        until [ -s slow ] && [ -s first ]; do sleep 0.05; done
         is "$(cat first)" first
         told 3 'UNKNOWN - gate few: ' -H gate -c few
         grep -q 'the command "few" runs 1 times already, as often as its `concurrency` allows' said

@@ -1,10 +1,13 @@
 //! What the deaths of those who watch cost a watched session: nothing but what was not seen meanwhile, which is told.
 
+use fleetgate_sys::file::flags::O_NONBLOCK;
 use fleetgate_sys::{process, signals};
 use fleetgate_tests::service::{AUDIT, Manager, Service, audit, audited, descendants, kill, run, ssh, stop};
 use fleetgate_tests::world::wait_until;
 use serde_json::Value;
+use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::process::Stdio;
 
 /// How /proc shows the call.
@@ -167,15 +170,29 @@ fn a_service_that_stops_breaks_nothing_and_a_dead_monitor_neither() {
         "it lives outside of the service"
     );
 
-    // A daemon, which answers each line that somebody writes into its pipe.
+    // A daemon, which answers each line that somebody writes into its pipe. It opens the pipe once, for reading and writing, and so
+    // never meets its end, whenever a writer closes it.
     let daemon = "cd /tmp; rm -f fg-in fg-out; mkfifo fg-in; \
-                  setsid sh -c 'echo $$ > fg-pid; while read line < fg-in; do /bin/echo $line > fg-out; done' > /dev/null 2>&1 < /dev/null &";
+                  setsid sh -c 'echo $$ > fg-pid; exec 9<> fg-in; while read line <&9; do /bin/echo $line > fg-out; done' > /dev/null 2>&1 < /dev/null &";
     run("ada", daemon);
     let mut answers = 0;
     let mut answered = || {
         answers += 1;
         let word = format!("answer-{answers}\n");
-        std::fs::write("/tmp/fg-in", &word).expect("somebody reads");
+        // Not a wait for a reader, who may be gone.
+        let open = || {
+            OpenOptions::new()
+                .write(true)
+                .custom_flags(O_NONBLOCK)
+                .open("/tmp/fg-in")
+        };
+        let mut pipe = None;
+        wait_until("somebody reads", || {
+            pipe = open().ok();
+            pipe.is_some()
+        });
+        let mut pipe = pipe.expect("opened");
+        pipe.write_all(word.as_bytes()).expect("written");
         wait_until("the daemon answers", || {
             std::fs::read_to_string("/tmp/fg-out").is_ok_and(|text| text == word)
         });
