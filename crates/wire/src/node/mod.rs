@@ -205,6 +205,20 @@ pub enum FrontPermit {
     X11 = 128,
 }
 
+impl FrontPermit {
+    /// Every kind.
+    pub const ALL: [FrontPermit; 8] = [
+        FrontPermit::Shell,
+        FrontPermit::Exec,
+        FrontPermit::Sftp,
+        FrontPermit::Pty,
+        FrontPermit::ConnectForward,
+        FrontPermit::ListenForward,
+        FrontPermit::Agent,
+        FrontPermit::X11,
+    ];
+}
+
 /// The kinds of a grant, for the front to refuse early; the monitor checks every request itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrontPermits(pub u32);

@@ -764,18 +764,8 @@ fn nowhere() -> Endpoint {
 }
 
 pub fn all_permits() -> FrontPermits {
-    [
-        FrontPermit::Shell,
-        FrontPermit::Exec,
-        FrontPermit::Sftp,
-        FrontPermit::Pty,
-        FrontPermit::ConnectForward,
-        FrontPermit::ListenForward,
-        FrontPermit::Agent,
-        FrontPermit::X11,
-    ]
-    .into_iter()
-    .fold(FrontPermits::default(), FrontPermits::with)
+    let all = FrontPermit::ALL.into_iter();
+    all.fold(FrontPermits::default(), FrontPermits::with)
 }
 
 fn settings(host_key: &HostKey) -> Settings {

@@ -11,6 +11,7 @@ pub mod eight_cases;
 mod fleet;
 pub mod icinga;
 mod processor_time;
+mod steady;
 
 use super::ssh::cluster::{CHECK_LOAD, Cluster, Node};
 use super::ssh::group::Group;
@@ -183,6 +184,7 @@ pub fn measure(bench: &mut Bench) -> Result {
         vec![started, nothing],
     )?;
     processor_time::measure(bench, &rivals)?;
+    steady::measure(bench, &rivals)?;
     for at_a_time in AT_A_TIME {
         let rate = |name: &'static str| {
             let rivals = &rivals;

@@ -259,7 +259,7 @@ fn requests_are_bounded() {
         ),
         (
             term(vec![b'x'; MAX_TERM + 1], 0),
-            Some("the terminal type is longer than 256 bytes or holds a zero byte"),
+            Some("the terminal type is longer than 255 bytes or holds a zero byte"),
         ),
     ] {
         let got = choose_program(&grant(May::all()), &start, NOW).err();
@@ -270,16 +270,7 @@ fn requests_are_bounded() {
 
 #[test]
 fn a_front_is_offered_what_may_be_had() {
-    let all = [
-        FrontPermit::Shell,
-        FrontPermit::Exec,
-        FrontPermit::Sftp,
-        FrontPermit::Pty,
-        FrontPermit::ConnectForward,
-        FrontPermit::ListenForward,
-        FrontPermit::Agent,
-        FrontPermit::X11,
-    ];
+    let all = FrontPermit::ALL;
     let names = |permits: FrontPermits| all.into_iter().filter(|k| permits.has(*k)).collect::<Vec<_>>();
     let but = |left: &[FrontPermit]| all.into_iter().filter(|k| !left.contains(k)).collect::<Vec<_>>();
     use fleetgate_policy::Kind as P;
