@@ -50,14 +50,14 @@ impl Field for SessionKind {
 
 /// Who ordered the end of a session, and why.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct EndOrder {
+pub struct EndCommand {
     /// Who: `user ada`, `uid 0`.
     pub by: String,
     /// In the words of whoever ordered it; may be empty.
     pub reason: String,
 }
 
-impl EndOrder {
+impl EndCommand {
     /// What the session's user reads.
     pub fn words(&self) -> String {
         match &self.reason[..] {
@@ -67,7 +67,7 @@ impl EndOrder {
     }
 }
 
-impl Field for EndOrder {
+impl Field for EndCommand {
     const SEVERAL: &'static [&'static str] = &["ended_by", "reason"];
 
     fn write(&self, _: &str, line: &mut Line<'_>) {
@@ -194,7 +194,7 @@ pub enum Event {
         lasted as lasted_ms: Option<Duration>,
         usage: Usage,
         /// Somebody ordered it.
-        ordered: Option<EndOrder>,
+        ordered: Option<EndCommand>,
         /// The monitor that began it had ended before it, or was killed.
         inherited: bool => Flag,
     },

@@ -210,7 +210,7 @@ fn each_event_has_its_line() {
                     read: None,
                     written: Some(8),
                 },
-                ordered: Some(EndOrder {
+                ordered: Some(EndCommand {
                     by: "uid 0".into(),
                     reason: "maintenance".into(),
                 }),

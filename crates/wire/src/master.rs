@@ -128,8 +128,8 @@ record! {
 }
 
 choice! {
-    /// Words of a command.
-    pub enum ToMaster("word to the master") {
+    /// Messages of a command.
+    pub enum ToMaster("message to the master") {
         /// The connection to the proxy, which is the target's way.
         0 => Lend { target: Target },
         /// A session; three descriptors, the command's standard streams.
@@ -177,8 +177,8 @@ record! {
 }
 
 choice! {
-    /// Words of the master.
-    pub enum FromMaster("word of the master") {
+    /// Messages of the master.
+    pub enum FromMaster("message of the master") {
         /// The connection; one descriptor, a stream socket on which HTTP/2 begins. The steps of making it, for whom it was
         /// made.
         0 => Lent { steps: Vec<Step>, was_there: bool },

@@ -47,7 +47,7 @@ pub enum Role {
     Resolver = 4,
     /// Where events go (sftp operations).
     Events = 5,
-    /// Where the listener of a watched session's filter goes, and the word that it is held comes from.
+    /// Where the listener of a watched session's filter goes, and the message that it is held comes from.
     Watcher = 6,
 }
 

@@ -51,8 +51,8 @@ record! {
 }
 
 choice! {
-    /// Words of the PAM process.
-    pub enum FromPam("word of PAM") {
+    /// Messages of the PAM process.
+    pub enum FromPam("message of PAM") {
         /// Ask the user; answer with [`ToPam::Answers`], one per prompt that wants one. Prompts of styles 3 and 4
         /// alone want no answer, and none is waited for.
         0 => Ask { prompts: Vec<Prompt> },
@@ -100,8 +100,8 @@ impl Prompt {
 }
 
 choice! {
-    /// Words to the PAM process.
-    pub enum ToPam("word to PAM") {
+    /// Messages to the PAM process.
+    pub enum ToPam("message to PAM") {
         /// Answers to the prompts that ask, in order. Make the frame with [`answers_frame`].
         0 => Answers { answers: Vec<Secret> },
         /// The user gave up.

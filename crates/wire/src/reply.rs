@@ -8,7 +8,7 @@ use alloc::ffi::CString;
 use alloc::vec::Vec;
 
 choice! {
-    /// One word of the helper.
+    /// One message of the helper.
     pub enum Reply("reply") {
         /// The image runs and everything that needs root is done; exec and sftp say it **before** privileges
         /// drop, so nothing a user does to his own processes can look like a bad image. Networking says it after.

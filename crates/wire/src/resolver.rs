@@ -9,7 +9,7 @@ use crate::pam::Start;
 
 choice! {
     /// A frame on the control socket; one descriptor beside it.
-    pub enum ToResolver("word to the resolver") {
+    pub enum ToResolver("message to the resolver") {
         /// Serve names on this socket: [`crate::names::Question`] in, [`crate::names::Answer`] out, until it closes.
         0 => Names,
         /// Begin a PAM session that talks on this socket: [`crate::pam`].

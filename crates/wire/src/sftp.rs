@@ -30,7 +30,7 @@ choice! {
     /// for a plain failure. Paths are absolute as seen by the user, but not resolved; `flags` are SSH_FXF_….
     ///
     /// The server never waits for a reader: what does not fit is counted and told by the next event that does.
-    /// When the reader is gone the transfer goes on untold; the last word on the control socket counts the rest.
+    /// When the reader is gone the transfer goes on untold; the last message on the control socket counts the rest.
     pub enum Event("file event") {
         /// A file was closed; sums of what was done to it.
         0 => Closed { path: CString, read: u64, written: u64, flags: u32 },

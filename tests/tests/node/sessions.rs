@@ -289,7 +289,9 @@ fn the_file_server_is_one_socket_and_tells_what_was_done() {
     }));
     let (
         ToFront::Started {
-            ticket, one: true, ..
+            ticket,
+            is_socket: true,
+            ..
         },
         mut fds,
     ) = desk.hear()

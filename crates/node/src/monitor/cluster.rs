@@ -1,8 +1,8 @@
-//! The cluster's side: a state that was brought, what of open connections it ends, and each order decided about anew.
+//! The cluster's side: a state that was brought, what of open connections it ends, and each request decided about anew.
 //! Whoever brings a state is believed in nothing; see [`Cluster`].
 
 use super::Monitor;
-use super::audit::{EndOrder, Event};
+use super::audit::{EndCommand, Event};
 use super::connections::{FRONTS_REPORT, Stage};
 use super::label_commands::Value;
 use super::open_login::OpenLogin;
@@ -191,7 +191,9 @@ impl Monitor {
     /// Ends what a lock is for, on every way in.
     pub(super) fn look_for_locks(&mut self) {
         let now = unix_seconds();
-        let all = self.connections.numbers(|c| !matches!(c.stage, Stage::Login(_)));
+        let all = self
+            .connections
+            .numbers(|c| !matches!(c.stage, Stage::LoggingIn(_)));
         for number in all {
             let Some(cluster) = &self.tools.cluster else {
                 return;
@@ -243,7 +245,7 @@ impl Monitor {
             .filter_map(|(id, lock)| Some((session_id(id)?, lock)))
             .map(|(id, lock)| {
                 let (by, reason) = (lock.by.clone(), lock.reason.clone());
-                (id, EndOrder { by, reason })
+                (id, EndCommand { by, reason })
             })
             .collect();
         for (id, order) in orders {
@@ -281,7 +283,7 @@ impl Monitor {
         let Some(open_login) = known.open_login() else {
             return;
         };
-        // Nothing is ordered with it any more.
+        // Nothing is asked for with it any more.
         open_login.grant.expires = Some(Duration::ZERO);
         let login = open_login.grant.login.to_string();
         let user = open_login.user();
@@ -334,7 +336,7 @@ fn lock<'a>(
         .map(|lock| lock.refusal())
 }
 
-/// Decides about a login of the cluster again, for an order: what was a yes an hour ago may be a no, or a smaller yes.
+/// Decides about a login of the cluster again, for a request: what was a yes an hour ago may be a no, or a smaller yes.
 pub(crate) fn decide_request_again(
     open_login: &mut OpenLogin,
     tools: &Tools,

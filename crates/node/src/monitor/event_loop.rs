@@ -33,17 +33,39 @@ use std::time::Duration;
 /// How long the last audit events may take to the disk when the node ends.
 const AUDIT_FLUSH: Duration = Duration::from_secs(1);
 
-/// All of it.
+/// All of the monitor's state. A method stands in the file of its matter, as `impl Monitor`:
+///
+/// | file | methods | what they change |
+/// |---|---|---|
+/// | `event_loop` | `wake`, `take`, `deliver` | nothing of their own: they call the others |
+/// | `accept` | `listeners_woken` | `listeners` |
+/// | `lobby` | `admit_connection`, `lobby_says`, `handed_over`, `start_lobby` | `lobby`, `connections` |
+/// | `lobby::logins` | `drive_login`, `files_read`, `login_step`, `let_in` | a connection's `stage`, `fronts` |
+/// | `connections::exchanges` | `exchange`, `exchange_due` | a connection's `exchanges` |
+/// | `connections::ending` | `hung_up`, `end`, `violated`, `charge_for_end`, `tell_ends` | `connections`, `sessions`, `networks` |
+/// | `fronts` | `front_says`, `account_known`, `do_requests` | a connection's `waiting`; then `sessions` or `networks` |
+/// | `cluster`, `draining` | `cluster_state`, `look_for_locks`, `follow_next` | `connections`, `sessions`, `next` |
+/// | `tunnel` | `tunnel_says`, `start_tunnel`, `renew` | `tunnel`, `parted` |
+/// | `watcher` | `watch_sessions`, `watcher_says` | `watchers` |
+/// | `starter` | `starter_woken`, `reload`, `drain` | `starter`, `offer`, `trust`, `draining` |
+/// | `names`, `steps`, `strangers` | `restart_resolver`, `timing`, `sums_due` | their tool |
 pub struct Monitor {
+    /// What every part may use.
     pub(crate) tools: Tools,
+    /// The processes that it started, with their sockets.
     pub(crate) workers: Workers,
     pub(crate) listeners: Listeners,
     pub(crate) connections: Connections,
+    /// Which front has which login.
     pub(crate) fronts: Fronts,
     pub(crate) sessions: Sessions,
+    /// Networking helpers and what they listen on.
     pub(crate) networks: Networks,
+    /// The process that systemd knows.
     pub(crate) starter: Starter,
+    /// What new connections may negotiate.
     pub(crate) offer: Arc<Offer>,
+    /// How new connections may log in.
     pub(crate) trust: Arc<Trust>,
     pub(crate) lobby: Lobby,
     /// None: the machine did not join a cluster.
@@ -52,8 +74,10 @@ pub struct Monitor {
     pub(crate) parted: Vec<WorkerId>,
     /// How many tunnels there were before the one that is there.
     pub(crate) tunnels: u64,
+    /// It is started and ended as a worker; what it says is for [`Tools::names`], which has its socket.
     pub(crate) resolver: WorkerId,
     pub(crate) config_path: Option<std::path::PathBuf>,
+    /// The audit log's thread.
     pub(crate) writing: Option<WriterThread>,
     /// The page of metrics; none: it is not served.
     pub(crate) page: Option<MetricsServer>,
@@ -161,7 +185,9 @@ impl Monitor {
             Owner::Names => {
                 for (key, found) in self.tools.names.take() {
                     match key.owner {
-                        Owner::Logins => self.login(key.id, |login, context| login.named(found, context)),
+                        Owner::Logins => {
+                            self.drive_login(key.id, |login, context| login.on_name(found, context))
+                        }
                         Owner::Connections => self.account_known(key.id, found),
                         Owner::Sessions => self.sessions.named(&mut self.tools, key.id, found),
                         Owner::Networks => self.networks.named(&mut self.tools, key.id, found),
@@ -182,7 +208,7 @@ impl Monitor {
                 }
             }
             Owner::Connections => self.connection_woken(id),
-            Owner::Logins => self.login(id, LoginAttempt::heard),
+            Owner::Logins => self.drive_login(id, LoginAttempt::on_pam),
             Owner::Sessions => self.sessions.woken(&mut self.tools, id),
             Owner::Networks => self.networks.woken(&mut self.tools, id),
             Owner::Exchanges => self.exchange_due(id),
@@ -199,20 +225,20 @@ impl Monitor {
         self.give_turns();
         self.watch_sessions();
         self.tell_ends(false);
-        while let Some((connection, word, fds)) = self.tools.to_fronts.pop() {
+        while let Some((connection, message, fds)) = self.tools.to_fronts.pop() {
             let front = self.connections.get(connection).and_then(|c| match &c.stage {
                 Stage::Open(_, front) if !c.hung_up => Some(*front),
                 _ => None,
             });
             // The first session runs: whoever wants to know where the time went is told now.
-            if matches!(word, ToFront::Started { .. })
+            if matches!(message, ToFront::Started { .. })
                 && let Some((worker, ticket, spans)) = self.tools.steps.take(connection)
             {
-                let word = ToTunnel::Spans { ticket, spans };
-                self.workers.say(worker, &word, Vec::new(), &self.tools.wakes);
+                let message = ToTunnel::Spans { ticket, spans };
+                self.workers.say(worker, &message, Vec::new(), &self.tools.wakes);
             }
             if let Some(front) = front {
-                self.workers.say(front, &word, fds, &self.tools.wakes);
+                self.workers.say(front, &message, fds, &self.tools.wakes);
             }
         }
         self.sessions.kill_announced();

@@ -3,7 +3,7 @@
 //!
 //! Parts, each with its own state: [`wakes`] and [`timers`] say who is woken, [`workers`] are the processes it executed,
 //! [`names`] and [`launches`] are answers on their way. [`tools`] is what every part may use; an [`OpenLogin`] is what
-//! orders are checked against. [`audit`] and [`metrics`] are told by every part.
+//! requests are checked against. [`audit`] and [`metrics`] are told by every part.
 //!
 //! A part that waits for something gives its own [`Key`]; the loop calls it back with the key's id: `woken` (a
 //! descriptor or a timer), `launched` (a launch's outcome), `named` (a name's answer), `connection_ended`, or a method named
@@ -12,9 +12,8 @@
 //! `config`, `audit` and `metrics` are the crates `node-config` and `audit` under other names.
 //!
 //! The path of one session: `accept`, or `tunnel::handler` → [`lobby`] → `connections::exchanges` → `lobby::logins` with `login` → [`fronts`] (the
-//! request) → [`sessions`] → [`launches`]. Each of these
-//! modules holds a subsystem whole: its state, and what it does with the frames of its process (`impl Monitor`; for
-//! `tunnel` in its file `handler`). [`event_loop`] calls them and knows nothing else.
+//! request) → [`sessions`] → [`launches`]. Each of these modules holds a subsystem whole: its state, and for those with a process what
+//! it does with that one's frames (`impl Monitor`: the table at `event_loop::Monitor` has every method's file).
 
 mod accept;
 mod cluster;

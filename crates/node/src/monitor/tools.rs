@@ -1,5 +1,5 @@
-//! What every part of the monitor may use in its turn. Each tool owns its own state; parts are handed all of them, and
-//! nothing else of each other.
+//! What every part of the monitor may use in its turn. Each tool owns its own state; parts are handed all of them. Where one
+//! needs another part too, that stands in the function's arguments.
 
 use super::audit::Audit;
 use super::launches::Launches;

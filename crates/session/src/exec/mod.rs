@@ -11,10 +11,10 @@
 
 mod account;
 pub mod environment;
-mod identity;
 mod localtime;
 mod messages;
 mod paths;
+mod process_settings;
 mod program;
 mod records;
 mod steps;
@@ -97,11 +97,11 @@ pub fn run() -> i32 {
 
 /// Returns only with the reason why not.
 fn become_program(control: &Control, order: &Exec, given: OrderDescriptors) -> Stop {
-    let Err(stop) = prepare(control, order, given);
+    let Err(stop) = run_steps(control, order, given);
     stop
 }
 
-fn prepare(
+fn run_steps(
     control: &Control,
     order: &Exec,
     mut given: OrderDescriptors,
@@ -118,14 +118,14 @@ fn prepare(
     streams::lead_session(order, terminal.as_ref(), root)?;
     steps.done(c"terminal");
     if order.resources.loginuid {
-        identity::set_login_uid(order.account.ids.uid)?;
+        process_settings::set_login_uid(order.account.ids.uid)?;
         steps.done(c"loginuid");
     }
     let records = records::write(order);
     if order.login.is_some() {
         steps.done(c"records");
     }
-    identity::apply(&order.resources)?;
+    process_settings::apply(&order.resources)?;
     steps.done(c"resources");
     // The last that needs root, and the first that it sees.
     let unwatched = watch::begin(watched)?;
@@ -139,7 +139,7 @@ fn prepare(
     privileges::become_user(&order.account.ids).map_err(|r| refused(r.step)(r.errno))?;
     steps.done(c"privileges");
     if order.resources.keyring {
-        identity::new_keyring()?;
+        process_settings::new_keyring()?;
         steps.done(c"keyring");
     }
     let environment = environment::build(order);
@@ -157,7 +157,7 @@ fn prepare(
     }?;
     exec::reset_signals();
     if let Some(context) = &order.selinux {
-        identity::set_exec_context(context)?;
+        process_settings::set_exec_context(context)?;
         steps.done(c"selinux");
     }
     control.say(&Reply::Leaving {

@@ -17,45 +17,47 @@ use alloc::vec::Vec;
 pub type Ticket = u32;
 
 choice! {
-    /// Words to a front.
-    pub enum ToFront("word to the front") {
+    /// Messages to a front.
+    pub enum ToFront("message to the front") {
         /// First, and after a reload.
         0 => Begin { settings: Settings },
-        /// A connection whose login was accepted; one descriptor, its socket. `state` is what the lobby handed over.
+        /// A connection whose login was accepted; one descriptor, its socket. `state` is what the lobby handed over. From
+        /// `monitor::lobby::handed_over` to `ClientConnection::thaw`.
         1 => Arrived { connection: ConnectionNumber, addresses: ConnectionAddresses, state: State, permits: FrontPermits, cookie: [u8; 16] },
-        /// The signature of a later key exchange, and the next one's cookie.
+        /// The signature of a later key exchange, and the next one's cookie. From `connections::exchanges`.
         2 => Signed { connection: ConnectionNumber, signature: Vec<u8>, cookie: [u8; 16] },
-        /// The session of [`FromFront::Start`] runs. With a terminal one descriptor, its master; else three: the
-        /// ends for standard input, output and error (for sftp and where `one` is set: one socket for both ways). `most`: so much
-        /// of its output goes to the client.
-        3 => Started { connection: ConnectionNumber, ticket: Ticket, one: bool, most: Option<u64> },
-        /// It does not; the words may be shown to the user.
+        /// The session of [`FromFront::Start`] runs. From `sessions::launch::program_launched` to `ClientConnection::started`. With a terminal one descriptor, its master; else three: the
+        /// ends for standard input, output and error (for sftp and where `is_socket` is set: one socket for both ways).
+        /// `output_limit`: so much of its output goes to the client.
+        3 => Started { connection: ConnectionNumber, ticket: Ticket, is_socket: bool, output_limit: Option<u64> },
+        /// It does not; the text may be shown to the user. From `sessions` or `fronts::do_requests`.
         4 => NotStarted { connection: ConnectionNumber, ticket: Ticket, why: CString },
-        /// The session's process ended. Output may still come from its pipes. The words, if there are any, say who ended it
-        /// and why, and are for the user.
+        /// The session's process ended. Output may still come from its pipes. The text, if there is one, says who ended it
+        /// and why, and is for the user. From `sessions::running` to `ClientConnection::program_ended`.
         5 => Ended { connection: ConnectionNumber, ticket: Ticket, ended: ProcessEnd, why: CString },
-        /// The answer to [`FromFront::Network`], or a connection on what it listens on; sockets beside it.
+        /// The answer to [`FromFront::Network`], or a connection on what it listens on; sockets beside it. From `monitor::network`.
         6 => Network { connection: ConnectionNumber, ticket: Ticket, done: Done },
         /// Signatures that prove the host keys asked about, in order; none: refused.
         7 => Proved { connection: ConnectionNumber, ticket: Ticket, signatures: Option<Vec<Blob>> },
-        /// The grant is gone (expired, locked, revoked): end this connection with a DISCONNECT.
+        /// A lock ended the login: end this connection with a DISCONNECT. From `monitor::cluster::end_locked`.
         8 => End { connection: ConnectionNumber, reason: u32, text: CString },
         /// Another monitor takes this one's place: a client that begins sessions again and again is told to come anew.
         9 => Draining { connection: ConnectionNumber },
-        /// The session is ended now, and [`ToFront::Ended`] says why: the end of its output waits for those words, which could not
+        /// The session is ended now, and [`ToFront::Ended`] says why: the end of its output waits for that text, which could not
         /// follow it.
         10 => Ending { connection: ConnectionNumber, ticket: Ticket },
     }
 }
 
 choice! {
-    /// Words of a front.
-    pub enum FromFront("word of the front") {
+    /// Messages of a front.
+    pub enum FromFront("message of the front") {
         /// The sandbox stands and connections may come.
         0 => Ready,
-        /// Sign this later exchange: the frame of `kex::exchange`.
+        /// Sign this later exchange: the transcript of `ssh::kex::exchange`.
         1 => Sign { connection: ConnectionNumber, exchange: Vec<u8> },
-        /// Begin a session.
+        /// Begin a session. From `ClientConnection::start_if_ready` to `fronts::request`, and behind the account's look-up to
+        /// `sessions::start`.
         2 => Start { connection: ConnectionNumber, ticket: Ticket, start: Start },
         /// A signal for a session's processes, without `SIG`.
         3 => Signal { connection: ConnectionNumber, ticket: Ticket, name: CString },
@@ -69,7 +71,7 @@ choice! {
         7 => Prove { connection: ConnectionNumber, ticket: Ticket, keys: Vec<Blob> },
         /// The client closed the session's channel: hang up on it, as a terminal that goes away does.
         8 => HangUp { connection: ConnectionNumber, ticket: Ticket },
-        /// It ended, in words for the log, with the bytes that went each way.
+        /// It ended, with a text for the log and the bytes that went each way.
         9 => Closed { connection: ConnectionNumber, why: CString, received: u64, sent: u64 },
         /// Nothing of this session is to stay when its program has ended or its channel closes (leave-nothing@fleetgate).
         10 => LeaveNothing { connection: ConnectionNumber, ticket: Ticket },

@@ -135,7 +135,7 @@ record! {
 choice! {
     /// What the monitor says to a login request.
     pub enum Verdict("verdict") {
-        /// In, and the user shall read these words of PAM's before. The next word from the lobby is
+        /// In, and the user shall read these words of PAM's before. The next message from the lobby is
         /// [`lobby::FromLobby::HandOver`].
         0 => Accepted { notes: Vec<u8> },
         /// Not this way: what may be tried, and whether this step was right and others are needed.

@@ -13,8 +13,8 @@ pub const CONTROL: i32 = 3;
 pub const FIRST_LISTENER: i32 = 4;
 
 choice! {
-    /// Words to the monitor.
-    pub enum ToMonitor("word to the monitor") {
+    /// Messages to the monitor.
+    pub enum ToMonitor("message to the monitor") {
         /// Read the configuration again.
         0 => Reload,
         /// Accept no more, say [`FromMonitor::Draining`], and end when the last connection has.
@@ -25,8 +25,8 @@ choice! {
 }
 
 choice! {
-    /// Words of the monitor.
-    pub enum FromMonitor("word of the monitor") {
+    /// Messages of the monitor.
+    pub enum FromMonitor("message of the monitor") {
         /// Connections are accepted. With it comes the image that the starter may go on as, if there is one.
         0 => Ready,
         /// What became of a reload; the words say why the old configuration stays.

@@ -9,7 +9,7 @@
 //! it, and not the tunnel: so the tunnel needs no right to make sockets of that kind, and the monitor takes no
 //! descriptor from a process that it does not believe. It costs no round trip that anybody waits for: the first bytes
 //! come with [`FromTunnel::Arrived`], and the lobby works on them while the other end travels. The end of the pair is
-//! the end of the session, in either direction; no word is needed for it.
+//! the end of the session, in either direction; no message is needed for it.
 
 use super::Blob;
 use crate::common::Endpoint;
@@ -124,8 +124,8 @@ record! {
 }
 
 choice! {
-    /// Words to the tunnel.
-    pub enum ToTunnel("word to the tunnel") {
+    /// Messages to the tunnel.
+    pub enum ToTunnel("message to the tunnel") {
         /// First, and read before the sandbox is entered: the ports that may be connected to are the proxies'.
         0 => Begin { settings: Settings },
         /// The answer to [`FromTunnel::Sign`]; none: refused.
@@ -157,8 +157,8 @@ choice! {
 }
 
 choice! {
-    /// Words of the tunnel.
-    pub enum FromTunnel("word of the tunnel") {
+    /// Messages of the tunnel.
+    pub enum FromTunnel("message of the tunnel") {
         /// The sandbox stands.
         0 => Ready,
         /// Sign this input of a client's CertificateVerify.

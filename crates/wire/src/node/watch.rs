@@ -5,7 +5,7 @@
 //! monitor → watcher    Guardian(+ socket) → (Session(+ its end of the introduction) · Adopt · More ·
 //!                      Guardian(+ socket))*
 //! watcher → helper     [`crate::exec::HELD`] on the introduction: it is there; and again, once it has the listener that came
-//!                      beside the helper's only word, the same four bytes
+//!                      beside the helper's only message, the same four bytes
 //! watcher → monitor    (Holds · Seen · Lost · Gap · Released · Over)*
 //! ```
 //!
@@ -91,8 +91,8 @@ record! {
 }
 
 choice! {
-    /// Words to the watcher.
-    pub enum ToWatcher("word to the watcher") {
+    /// Messages to the watcher.
+    pub enum ToWatcher("message to the watcher") {
         /// First, and again when it was replaced: one descriptor, the socket to the guardian.
         0 => Guardian,
         /// A session is to be watched; one descriptor, on which its helper sends its listener.
@@ -105,8 +105,8 @@ choice! {
 }
 
 choice! {
-    /// Words of the watcher.
-    pub enum FromWatcher("word of the watcher") {
+    /// Messages of the watcher.
+    pub enum FromWatcher("message of the watcher") {
         /// It has its sandbox.
         0 => Ready,
         /// It holds a listener of this session under this key; a session may have several, one for each try of its launch.
@@ -130,14 +130,14 @@ mod tests {
     use crate::{Decode, Encode, decode, encode};
     use alloc::vec;
 
-    fn comes_back<T: Encode + Decode + PartialEq + core::fmt::Debug>(word: &T) {
-        let frame = encode(word);
-        assert_eq!(decode::<T>(&frame).as_ref(), Ok(word));
-        assert!(decode::<T>(&frame[..frame.len() - 1]).is_err(), "{word:?}");
+    fn comes_back<T: Encode + Decode + PartialEq + core::fmt::Debug>(message: &T) {
+        let frame = encode(message);
+        assert_eq!(decode::<T>(&frame).as_ref(), Ok(message));
+        assert!(decode::<T>(&frame[..frame.len() - 1]).is_err(), "{message:?}");
     }
 
     #[test]
-    fn words_come_back_as_they_were_said() {
+    fn messages_come_back_as_they_were_sent() {
         let watched = WatchedSession {
             session: [7; 16],
             level: 2,
@@ -170,7 +170,7 @@ mod tests {
             event: c"exec".into(),
             fields: fields.collect(),
         };
-        for word in [
+        for message in [
             ToWatcher::Guardian,
             ToWatcher::More { events: 1 },
             ToWatcher::Session {
@@ -181,10 +181,10 @@ mod tests {
                 watched,
             },
         ] {
-            comes_back(&word);
+            comes_back(&message);
         }
         let session = [7; 16];
-        for word in [
+        for message in [
             FromWatcher::Ready,
             FromWatcher::Holds { key: 1, session },
             FromWatcher::Seen {
@@ -199,7 +199,7 @@ mod tests {
             FromWatcher::Released { key: 1 },
             FromWatcher::Over { session },
         ] {
-            comes_back(&word);
+            comes_back(&message);
         }
     }
 }

@@ -77,7 +77,7 @@ pub(super) struct Session {
     pub(super) awaited: u32,
     pub(super) wanted: Option<(Program, Option<ReplyId>)>,
     /// The last ticket when it was wanted: what the client asked to listen for before starts listening before.
-    pub(super) behind: Ticket,
+    pub(super) earlier_ticket: Ticket,
     /// A subsystem is: its client reads answers, not words.
     pub(super) subsystem: bool,
     pub(super) stage: Stage,

@@ -177,8 +177,11 @@ impl ClientConnection {
                 signature, cookie, ..
             } => self.core.signed(&signature, cookie),
             ToFront::Started {
-                ticket, one, most, ..
-            } => self.started(ticket, one, most, fds, context)?,
+                ticket,
+                is_socket,
+                output_limit,
+                ..
+            } => self.started(ticket, is_socket, output_limit, fds, context)?,
             ToFront::NotStarted { ticket, why, .. } => self.not_started(ticket, &why),
             ToFront::Ended {
                 ticket, ended, why, ..

@@ -156,7 +156,7 @@ impl ClientConnection {
             return Ok(());
         };
         session.stage = Stage::Wanted;
-        session.behind = self.last_ticket;
+        session.earlier_ticket = self.last_ticket;
         session.wanted = Some((program, reply));
         self.start_if_ready(channel.0, context)
     }
@@ -185,7 +185,7 @@ impl ClientConnection {
         let Some(Channel::Session(session)) = self.channels.get_mut(&channel) else {
             return Ok(());
         };
-        let mut before = self.uses.range(..=session.behind);
+        let mut before = self.uses.range(..=session.earlier_ticket);
         if session.awaited > 0 || before.any(|(_, what)| what.is_undecided_listener()) {
             return Ok(());
         }
@@ -213,12 +213,12 @@ impl ClientConnection {
             session.stage = Stage::Starting(ticket);
             session.asked_at = context.log.start();
         }
-        let word = FromFront::Start {
+        let message = FromFront::Start {
             connection: self.number,
             ticket,
             start,
         };
-        if context.control.say_if_it_fits(&word)? {
+        if context.control.say_if_it_fits(&message)? {
             return Ok(());
         }
         self.not_started(ticket, c"the command and its environment are too long");

@@ -1,4 +1,4 @@
-//! The lobby: every connection until its login. One loop, no user's data, no key that outlives a handshake: exchange
+//! The lobby: every connection until its login. One loop, no user's data, no key of a host or of a user: exchange
 //! hashes are signed and logins decided by the monitor, and a connection whose login was accepted leaves for a front.
 //! What it waits for on one connection holds up no other.
 

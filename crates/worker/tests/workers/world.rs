@@ -740,8 +740,8 @@ fn begun(connection: node::ConnectionNumber, ticket: Ticket) -> ToFront {
     ToFront::Started {
         connection,
         ticket,
-        one: false,
-        most: None,
+        is_socket: false,
+        output_limit: None,
     }
 }
 

@@ -65,7 +65,7 @@ impl Rivals<'_> {
     }
 
     /// Microseconds that everything has used, once it is at rest.
-    fn used(&self) -> Result<u64> {
+    pub(super) fn used(&self) -> Result<u64> {
         let groups = [
             &self.clients,
             &self.cluster.group,

@@ -48,9 +48,9 @@ impl Monitor {
         let why = match (late, &known.stage) {
             (_, Stage::Open(..)) if locked => "its front did not end it",
             (_, Stage::Open(..)) => return self.hung_up(number),
-            (true, Stage::Login(_)) => "it did not log in in time",
+            (true, Stage::LoggingIn(_)) => "it did not log in in time",
             (true, _) => "the lobby did not hand it over in time",
-            (false, Stage::Login(_)) if over => "the time to log in is over",
+            (false, Stage::LoggingIn(_)) if over => "the time to log in is over",
             (false, _) => "it was closed",
         };
         self.charge_for_end(number);
@@ -89,7 +89,7 @@ impl Monitor {
     }
 
     pub(crate) fn end_with(&mut self, number: ConnectionNumber, why: &str, received: u64, sent: u64) {
-        if let Some(Stage::Login(login)) = self.connections.get(number).map(|c| &mut c.stage) {
+        if let Some(Stage::LoggingIn(login)) = self.connections.get(number).map(|c| &mut c.stage) {
             let unreported_refusal = login.unreported_refusal();
             self.tell_refusals(number, unreported_refusal);
         }
@@ -104,10 +104,10 @@ impl Monitor {
         if let Some(timer) = known.deadline {
             self.tools.timers.cancel(timer);
         }
-        let (login, via) = (known.login(), known.proxy());
+        let (login, via) = (known.account_name(), known.proxy());
         self.tools.steps.take(number);
         match known.stage {
-            Stage::Login(_) | Stage::Moving => self.tools.metrics.login(LoginResult::Abandoned),
+            Stage::LoggingIn(_) | Stage::Moving => self.tools.metrics.login(LoginResult::Abandoned),
             Stage::Accepted(open_login, front) | Stage::Open(open_login, front) => {
                 open_login.tell_further_denials(&self.tools.audit);
                 open_login
@@ -191,7 +191,7 @@ impl Monitor {
         let Some(known) = self.connections.get(number) else {
             return;
         };
-        let Stage::Login(login) = &known.stage else {
+        let Stage::LoggingIn(login) = &known.stage else {
             return;
         };
         let offence = match now().saturating_sub(known.since) >= grace {

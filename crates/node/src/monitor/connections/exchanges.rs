@@ -162,12 +162,12 @@ impl Monitor {
             return;
         };
         match known.exchanges.due(now()) {
-            Ok(()) => self.signs(number, &transcript),
+            Ok(()) => self.sign_and_answer(number, &transcript),
             Err(at) => match known.exchanges.hold(transcript) {
                 Ok(()) => {
                     self.tools.timers.at(at, Key::new(Owner::Exchanges, number));
                 }
-                Err(violation) => self.signs_not(number, &violation.0),
+                Err(violation) => self.refuse_to_sign(number, &violation.0),
             },
         }
     }
@@ -182,7 +182,7 @@ impl Monitor {
         }
     }
 
-    fn signs(&mut self, number: ConnectionNumber, transcript: &[u8]) {
+    fn sign_and_answer(&mut self, number: ConnectionNumber, transcript: &[u8]) {
         let offer = self.offer.clone();
         let Some(known) = self.connections.get(number) else {
             return;
@@ -206,12 +206,12 @@ impl Monitor {
                 signature,
                 cookie,
             }),
-            Err(why) => self.signs_not(number, &why),
+            Err(why) => self.refuse_to_sign(number, &why),
         }
     }
 
     /// No honest process asks for this.
-    fn signs_not(&mut self, number: ConnectionNumber, why: &str) {
+    fn refuse_to_sign(&mut self, number: ConnectionNumber, why: &str) {
         let (worker, id) = match self.connections.get(number).map(|c| &c.stage) {
             Some(Stage::Open(_, front)) => (WorkerKind::Front, *front),
             _ => (WorkerKind::Lobby, self.lobby.worker),

@@ -17,7 +17,7 @@ use crate::monitor::timers::Timer;
 use crate::monitor::workers::WorkerId;
 use exchanges::Exchanges;
 use fleetgate_policy::address::Network;
-use fleetgate_policy::strangers::{Admission, Bounds, Full as Refused, WaitingConnections};
+use fleetgate_policy::strangers::{Admission, Bounds, Full as NoRoom, WaitingConnections};
 use fleetgate_sys::poll::{PEER_CLOSED, Watch, poll};
 use fleetgate_sys::{Fd, net};
 use fleetgate_wire::node::front::{Start, Ticket};
@@ -28,7 +28,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The lobby ends who is not in in time; the monitor ends him so much later if it did not.
+/// The lobby ends a login that takes too long. If it does not, the monitor does, so much later.
 pub const GRACE_MARGIN: Duration = Duration::from_secs(2);
 
 /// A request that waits for the account.
@@ -63,22 +63,22 @@ pub struct Connection {
     pub stage: Stage,
     /// When the monitor ends it itself: the login, the hand-over or the front's report took too long.
     pub deadline: Option<Timer>,
-    /// When what its next `timing` is about began.
-    pub clock: Duration,
+    /// When the step began that is timed next.
+    pub step_began: Duration,
     /// It hung up: its grant is gone, and only its front's report about it is waited for.
     pub hung_up: bool,
     /// How many host keys were proven on it, or asked about.
     pub proofs: usize,
     /// What the lobby was told to end it with.
     pub parting: Option<String>,
-    /// Orders of its front that wait for the account to be looked up.
+    /// Requests of its front that wait for the account to be looked up.
     pub waiting: Vec<PendingRequest>,
 }
 
 /// How far a connection is.
 pub enum Stage {
     /// In the lobby.
-    Login(Box<LoginAttempt>),
+    LoggingIn(Box<LoginAttempt>),
     /// Logged in, and not handed over yet: still the lobby's.
     Accepted(Box<OpenLogin>, WorkerId),
     /// With its front.
@@ -93,7 +93,7 @@ pub enum Full {
     /// `limits.connections`.
     All,
     /// One of the bounds of those that are not logged in.
-    WaitingConnections(Refused),
+    NotLoggedIn(NoRoom),
 }
 
 impl Full {
@@ -101,14 +101,14 @@ impl Full {
     pub const fn why(self) -> &'static str {
         match self {
             Full::All => "there are as many connections as may be (limits.connections)",
-            Full::WaitingConnections(Refused::All) => {
+            Full::NotLoggedIn(NoRoom::All) => {
                 "there are as many connections that are not logged in as may be (limits.unauthenticated)"
             }
-            Full::WaitingConnections(Refused::Share) => {
+            Full::NotLoggedIn(NoRoom::Share) => {
                 "its address has more than its share of the connections that are not logged in \
                  (limits.unauthenticated)"
             }
-            Full::WaitingConnections(Refused::Source) => {
+            Full::NotLoggedIn(NoRoom::Source) => {
                 "its address has as many connections that are not logged in as it may \
                  (limits.unauthenticated_per_source)"
             }
@@ -151,7 +151,7 @@ impl Connections {
         match admission {
             Admission::Free => Ok(None),
             Admission::InPlaceOf(other) => Ok(Some(other)),
-            Admission::Refused(why) => Err(Full::WaitingConnections(why)),
+            Admission::Refused(why) => Err(Full::NotLoggedIn(why)),
         }
     }
 
@@ -174,7 +174,7 @@ impl Connections {
     /// It is logged in: the bounds for others do not count it any more.
     pub fn logged_in(&mut self, number: ConnectionNumber, open_login: Box<OpenLogin>, front: WorkerId) {
         if let Some(connection) = self.table.get_mut(&number)
-            && matches!(connection.stage, Stage::Login(_))
+            && matches!(connection.stage, Stage::LoggingIn(_))
         {
             connection.stage = Stage::Accepted(open_login, front);
             let (source, proxy) = (connection.counts_as, connection.proxy());
@@ -212,7 +212,7 @@ impl Connections {
         let connection = self.table.remove(&number)?;
         // ENOTCONN: the peer was first.
         let _ = net::shut(&connection.socket);
-        if matches!(connection.stage, Stage::Login(_)) {
+        if matches!(connection.stage, Stage::LoggingIn(_)) {
             self.waits_no_more(number, &connection.counts_as, connection.proxy().as_deref());
         }
         Some(connection)
@@ -270,15 +270,15 @@ impl Connection {
     /// What was granted on it.
     pub fn open_login(&mut self) -> Option<&mut OpenLogin> {
         match &mut self.stage {
-            Stage::Login(_) | Stage::Moving => None,
+            Stage::LoggingIn(_) | Stage::Moving => None,
             Stage::Accepted(open_login, _) | Stage::Open(open_login, _) => Some(open_login),
         }
     }
 
     /// The login, for log and audit.
-    pub fn login(&self) -> Option<String> {
+    pub fn account_name(&self) -> Option<String> {
         match &self.stage {
-            Stage::Login(_) | Stage::Moving => None,
+            Stage::LoggingIn(_) | Stage::Moving => None,
             Stage::Accepted(open_login, _) | Stage::Open(open_login, _) => {
                 Some(open_login.grant.login.to_string())
             }
@@ -324,11 +324,11 @@ mod tests {
             since: Duration::ZERO,
             offer: Offer::new(&config, HostKeys::of(Vec::new())).expect("an offer"),
             exchanges: Exchanges::new([0; 16]),
-            stage: Stage::Login(Box::new(LoginAttempt::new(
+            stage: Stage::LoggingIn(Box::new(LoginAttempt::new(
                 Trust::new(&config, false, false).expect("trust").into(),
             ))),
             deadline: None,
-            clock: Duration::ZERO,
+            step_began: Duration::ZERO,
             hung_up: false,
             parting: None,
             proofs: 0,
@@ -357,10 +357,7 @@ mod tests {
             .expect("there is room")
             .expect("somebody goes");
         assert!(numbers.contains(&gives_way));
-        assert_eq!(
-            room(&all, "10.0.0.1"),
-            Err(Full::WaitingConnections(Refused::All))
-        );
+        assert_eq!(room(&all, "10.0.0.1"), Err(Full::NotLoggedIn(NoRoom::All)));
         assert!(all.end(gives_way).is_some());
         assert!(all.end(gives_way).is_none());
         connection(&mut all, "10.0.0.9");
@@ -384,7 +381,7 @@ mod tests {
                 },
                 &strangers
             ),
-            Err(Full::WaitingConnections(Refused::Source))
+            Err(Full::NotLoggedIn(NoRoom::Source))
         );
     }
 
@@ -406,10 +403,7 @@ mod tests {
         let room = |all: &Connections, proxy| all.room(from("10.0.0.1"), proxy, &limits, &strangers);
         let first = arrived(&mut all, "10.0.0.1", Some(via.clone()));
         arrived(&mut all, "10.0.0.1", Some(via.clone()));
-        assert_eq!(
-            room(&all, Some("p1")),
-            Err(Full::WaitingConnections(Refused::Source))
-        );
+        assert_eq!(room(&all, Some("p1")), Err(Full::NotLoggedIn(NoRoom::Source)));
         arrived(&mut all, "10.0.0.2", Some(via.clone()));
         arrived(&mut all, "10.0.0.2", Some(via));
         assert_eq!(room(&all, None), Ok(None));
@@ -463,7 +457,7 @@ mod tests {
         let more = comes(&mut all, "10.0.3.49".to_owned(), "p1");
         assert_eq!(
             more,
-            Err(Full::WaitingConnections(Refused::All)),
+            Err(Full::NotLoggedIn(NoRoom::All)),
             "its source has as many"
         );
         assert_eq!((has(&all, "p1"), has(&all, "p2")), (4, 4));

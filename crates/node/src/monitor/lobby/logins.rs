@@ -10,7 +10,7 @@ use crate::monitor::fronts::FrontOwner;
 use crate::monitor::login::{Entry, LoginAttempt, LoginContext, Refusal, Step};
 use crate::monitor::metrics::LoginResult;
 use crate::monitor::open_login::OpenLogin;
-use crate::monitor::sessions::permits_of_grant;
+use crate::monitor::sessions::front_permits;
 use crate::monitor::strangers::StrangerEvent;
 use crate::monitor::timers::now;
 use crate::monitor::wakes::{Key, Owner};
@@ -24,7 +24,7 @@ use std::time::Duration;
 
 impl Monitor {
     /// Lets a login go on, and does what follows.
-    pub(crate) fn login(
+    pub(crate) fn drive_login(
         &mut self,
         number: ConnectionNumber,
         go: impl FnOnce(&mut LoginAttempt, &mut LoginContext<'_>) -> Step,
@@ -32,7 +32,7 @@ impl Monitor {
         let Some(connection) = self.connections.of_lobby(number) else {
             return;
         };
-        let Stage::Login(login) = &mut connection.stage else {
+        let Stage::LoggingIn(login) = &mut connection.stage else {
             return;
         };
         let mut refusals = Vec::new();
@@ -51,7 +51,7 @@ impl Monitor {
         let talks = self
             .connections
             .get(number)
-            .is_some_and(|c| matches!(&c.stage, Stage::Login(login) if login.needs_turn()));
+            .is_some_and(|c| matches!(&c.stage, Stage::LoggingIn(login) if login.needs_turn()));
         if !talks {
             self.tools.pam_turns.leave(number);
         }
@@ -61,7 +61,7 @@ impl Monitor {
     pub(crate) fn give_turns(&mut self) {
         let config = self.tools.config.clone();
         while let Some(number) = self.tools.pam_turns.next(&config.limits) {
-            self.login(number, LoginAttempt::take_turn);
+            self.drive_login(number, LoginAttempt::take_turn);
         }
     }
 
@@ -71,10 +71,10 @@ impl Monitor {
         let waits = self
             .connections
             .of_lobby(number)
-            .is_some_and(|c| matches!(c.stage, Stage::Login(_)));
+            .is_some_and(|c| matches!(c.stage, Stage::LoggingIn(_)));
         match outcome {
             Ok((running, _)) if !waits => self.tools.zombies.take(running.pidfd),
-            outcome => self.login(number, |login, context| login.read(outcome, context)),
+            outcome => self.drive_login(number, |login, context| login.on_key_files(outcome, context)),
         }
     }
 
@@ -143,8 +143,8 @@ impl Monitor {
         let Some(known) = self.connections.of_lobby(number) else {
             return;
         };
-        let took = now().saturating_sub(known.clock);
-        known.clock = now();
+        let took = now().saturating_sub(known.step_began);
+        known.step_began = now();
         if let Some(timer) = known.deadline.take() {
             self.tools.timers.cancel(timer);
         }
@@ -230,8 +230,8 @@ impl Monitor {
 
 /// What the front may ask the monitor for. What roles allow may change while the connection is open, and why they refuse a program is
 /// for its user to read: that the front does not know, so it is to ask.
-pub(super) fn permits_for_front(open_login: &OpenLogin, now: Duration) -> FrontPermits {
-    let offered = permits_of_grant(&open_login.grant, now);
+pub(super) fn front_permits_in_cluster(open_login: &OpenLogin, now: Duration) -> FrontPermits {
+    let offered = front_permits(&open_login.grant, now);
     match open_login.members.is_empty() {
         true => offered,
         false => [FrontPermit::Shell, FrontPermit::Exec, FrontPermit::Sftp]

@@ -17,7 +17,7 @@ use fleetgate_sys::Errno;
 use fleetgate_wire::node::front::ToFront;
 use fleetgate_wire::node::lobby::{FromLobby, ToLobby};
 use fleetgate_wire::node::{ConnectionNumber, State};
-use logins::permits_for_front;
+use logins::front_permits_in_cluster;
 use std::time::Duration;
 
 /// The lobby that there is.
@@ -116,9 +116,9 @@ impl Monitor {
             since: now(),
             offer: self.offer.clone(),
             exchanges: Exchanges::new(cookie),
-            stage: Stage::Login(Box::new(LoginAttempt::new(self.trust.clone()))),
+            stage: Stage::LoggingIn(Box::new(LoginAttempt::new(self.trust.clone()))),
             deadline: Some(timer),
-            clock: now(),
+            step_began: now(),
             hung_up: false,
             parting: None,
             proofs: 0,
@@ -165,19 +165,19 @@ impl Monitor {
             }
             FromLobby::Auth { connection, request } => {
                 if let Some(known) = self.connections.of_lobby(connection) {
-                    known.clock = now();
-                    if !matches!(known.stage, Stage::Login(_)) {
+                    known.step_began = now();
+                    if !matches!(known.stage, Stage::LoggingIn(_)) {
                         let why = "a login request after the login";
                         return self.violated(WorkerKind::Lobby, self.lobby.worker, Some(connection), why);
                     }
                 }
                 if !self.is_parting(connection) {
-                    self.login(connection, |login, context| login.asked(request, context));
+                    self.drive_login(connection, |login, context| login.on_request(request, context));
                 }
             }
             FromLobby::AuthInfo { connection, response } => {
                 if !self.is_parting(connection) {
-                    self.login(connection, |login, context| login.answered(response, context));
+                    self.drive_login(connection, |login, context| login.on_answers(response, context));
                 }
             }
             FromLobby::HandOver { connection, state } => self.handed_over(connection, state),
@@ -210,7 +210,7 @@ impl Monitor {
             let why = "a connection is handed over without a login";
             return self.violated(WorkerKind::Lobby, self.lobby.worker, Some(number), why);
         };
-        let took = now().saturating_sub(known.clock);
+        let took = now().saturating_sub(known.step_began);
         if let Some(timer) = known.deadline.take() {
             self.tools.timers.cancel(timer);
         }
@@ -218,7 +218,7 @@ impl Monitor {
         let addresses = known.addresses.clone();
         let permits = known
             .open_login()
-            .map(|open_login| permits_for_front(open_login, now()))
+            .map(|open_login| front_permits_in_cluster(open_login, now()))
             .unwrap_or_default();
         self.timing(number, "handover", took);
         match made {

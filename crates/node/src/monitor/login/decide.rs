@@ -47,7 +47,7 @@ impl LoginAttempt {
             return self.refuse(way.name(), "the method is not open", context);
         }
         self.refusal_delay.begin();
-        let key = Key::new(Owner::Logins, context.connection);
+        let wake_key = Key::new(Owner::Logins, context.connection);
         let trust = self.trust.clone();
         let wants_files = way == LoginMethod::PublicKey;
         let Some(known) = self.facts.gather(
@@ -55,13 +55,13 @@ impl LoginAttempt {
             wants_files,
             &trust,
             context.tools,
-            (Lane::of(context.source), key),
+            (Lane::of(context.source), wake_key),
         ) else {
             return Step::Wait;
         };
         let name = AccountName::parse(&user).ok();
-        let closed = name.as_ref().and_then(|_| closed(known.account, context));
-        let allowed = match (known.account, &name) {
+        let closed_because = name.as_ref().and_then(|_| closed(known.account, context));
+        let by_lists = match (known.account, &name) {
             (Some(account), Some(name)) => allowed(account, name, known.groups, &trust, context),
             _ => Err("there is no such account".to_owned()),
         };
@@ -83,7 +83,7 @@ impl LoginAttempt {
                 let is_query = request.signature.is_none();
                 // Whom the lists refuse has no files where a key is only shown: the answer is that for a name that nobody has.
                 let nothing = Files::default();
-                let files = match is_query && closed.is_none() && allowed.is_err() {
+                let files = match is_query && closed_because.is_none() && by_lists.is_err() {
                     true => &nothing,
                     false => known.files,
                 };
@@ -95,7 +95,8 @@ impl LoginAttempt {
                     &trust,
                     context.tools.cluster.as_ref(),
                 );
-                let (allowed, decision) = match closed {
+                // For a closed account the decision itself is the refusal.
+                let (by_lists, decision) = match closed_because {
                     Some(closed) => (
                         Ok(()),
                         publickey::without_account(
@@ -105,11 +106,11 @@ impl LoginAttempt {
                             context.tools.cluster.as_ref(),
                         ),
                     ),
-                    None => (allowed, decision),
+                    None => (by_lists, decision),
                 };
-                match (allowed, decision) {
+                match (by_lists, decision) {
                     // Of an authority's certificate too, where the lists refuse: only who proves it hears that.
-                    (_, Decision::Would) => Step::Say(Verdict::KeyOk),
+                    (_, Decision::KeyAcceptable) => Step::Say(Verdict::KeyOk),
                     (
                         Ok(()),
                         Decision::Proven {
@@ -137,7 +138,7 @@ impl LoginAttempt {
             ),
             Method::Password { password, .. } => {
                 // Who may not come in at all is asked for his password as everybody, and it is wrong.
-                let password = match &allowed {
+                let password = match &by_lists {
                     Ok(()) => Zeroizing::new(password.to_vec()),
                     Err(_) => Zeroizing::new(b"\x08\n\r\x7f".to_vec()),
                 };

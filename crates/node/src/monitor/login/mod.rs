@@ -109,7 +109,7 @@ pub struct Refusal {
     pub rule: Option<String>,
 }
 
-/// The state.
+/// One connection's login: what was asked, what is known by now, what was proven.
 pub struct LoginAttempt {
     trust: Arc<Trust>,
     user: Option<Vec<u8>>,
@@ -174,7 +174,7 @@ impl LoginAttempt {
     }
 
     /// A USERAUTH_REQUEST.
-    pub fn asked(&mut self, request: Vec<u8>, context: &mut LoginContext<'_>) -> Step {
+    pub fn on_request(&mut self, request: Vec<u8>, context: &mut LoginContext<'_>) -> Step {
         let request = Zeroizing::new(request);
         if context.session_id.is_none() {
             return Step::Violation("a login before the first key exchange was signed");
@@ -197,7 +197,7 @@ impl LoginAttempt {
     }
 
     /// A USERAUTH_INFO_RESPONSE.
-    pub fn answered(&mut self, mut response: Vec<u8>, context: &mut LoginContext<'_>) -> Step {
+    pub fn on_answers(&mut self, mut response: Vec<u8>, context: &mut LoginContext<'_>) -> Step {
         let parsed = InfoResponse::parse(&response);
         response.zeroize();
         let Some((talk, asked)) = self.talk.as_mut().and_then(|t| t.asked.take().map(|n| (t, n))) else {
@@ -226,7 +226,7 @@ impl LoginAttempt {
     }
 
     /// The resolver's answer.
-    pub fn named(&mut self, found: Found, context: &mut LoginContext<'_>) -> Step {
+    pub fn on_name(&mut self, found: Found, context: &mut LoginContext<'_>) -> Step {
         if let Err(why) = self.facts.named(found) {
             tracing::warn!(connection = context.connection, "{why}");
         }
@@ -234,7 +234,7 @@ impl LoginAttempt {
     }
 
     /// The key files.
-    pub fn read(
+    pub fn on_key_files(
         &mut self,
         outcome: Result<(RunningHelper, Begun), LaunchError>,
         context: &mut LoginContext<'_>,
@@ -245,7 +245,7 @@ impl LoginAttempt {
     }
 
     /// PAM says something, or had no room for the conversation a moment ago; or a refusal was held until now.
-    pub fn heard(&mut self, context: &mut LoginContext<'_>) -> Step {
+    pub fn on_pam(&mut self, context: &mut LoginContext<'_>) -> Step {
         if let Some(verdict) = self.refusal_delay.take() {
             return Step::Say(verdict);
         }

@@ -16,7 +16,7 @@ use fleetgate_ssh::key::{
 #[derive(Clone, Debug, PartialEq)]
 pub enum Decision {
     /// The key that was asked about would do.
-    Would,
+    KeyAcceptable,
     /// It did.
     Proven {
         /// By what.
@@ -90,12 +90,12 @@ pub fn check_key(
     }
     let admitted = match trust.revoked(&presented) {
         Some(why) => Err(KeyRefusal::Quietly(why)),
-        None => admit(&presented, claimant, files, trust, cluster),
+        None => match_key(&presented, claimant, files, trust, cluster),
     };
     let Some(signature) = request.signature else {
         return match admitted {
             // Whoever shows another's certificate shall not read what its user may do: first the proof, then the text.
-            Ok(_) | Err(KeyRefusal::Openly(_)) => Decision::Would,
+            Ok(_) | Err(KeyRefusal::Openly(_)) => Decision::KeyAcceptable,
             Err(KeyRefusal::Quietly(why)) => refused(why),
         };
     };
@@ -185,7 +185,7 @@ fn how(presented: &KeyOrCertificate) -> How {
 }
 
 /// Whether this key is one that lets in, and with what. The signature is another question.
-fn admit(
+fn match_key(
     presented: &KeyOrCertificate,
     claimant: &Claimant<'_>,
     files: &Files,

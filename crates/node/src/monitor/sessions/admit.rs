@@ -204,7 +204,7 @@ impl Sessions {
             uid: account.ids.uid,
             id: (u128::from(high) << 64 | u128::from(low)).to_be_bytes(),
             kind: decided.kind,
-            fixed: open_login.grant.permits.forced().is_some()
+            takes_no_signals: open_login.grant.permits.forced().is_some()
                 || decided.kind == SessionKind::Sftp
                 || shared.is_some()
                 || runs_as.is_some(),
@@ -213,14 +213,14 @@ impl Sessions {
             original: decided.original.clone(),
             runs_as,
             cgroup: None,
-            unheard: false,
+            nobody_listens: false,
             left_by: None,
             end_is_told: false,
             hung_up: false,
-            doomed: false,
+            kill_when_running: false,
             leaves_nothing: false,
             named_command: named_command.map(|command| command.name.clone()),
-            most: named_command.and_then(|command| command.limits.output),
+            output_limit: named_command.and_then(|command| command.limits.output),
             shared,
             limit,
             time_limit_timer: None,

@@ -328,14 +328,14 @@ impl Session {
     pub(super) fn clients(&self) -> Vec<(ConnectionNumber, Ticket)> {
         match &self.shared {
             Some(shared) => shared.clients.clone(),
-            None if self.unheard => Vec::new(),
+            None if self.nobody_listens => Vec::new(),
             None => vec![(self.connection, self.ticket)],
         }
     }
 
     /// It is ended, or about to be: its result is not what its command says.
     fn is_ending(&self) -> bool {
-        self.doomed || self.hung_up || self.parting.is_some()
+        self.kill_when_running || self.hung_up || self.parting.is_some()
     }
 
     /// What the helper itself said, of a command that could not be begun.
@@ -380,8 +380,8 @@ fn hand_over(tools: &mut Tools, (connection, ticket): (ConnectionNumber, Ticket)
     let started = ToFront::Started {
         connection,
         ticket,
-        one: false,
-        most: result.most,
+        is_socket: false,
+        output_limit: result.most,
     };
     tools.to_fronts.say(connection, started, streams);
     let ended = ToFront::Ended {

@@ -31,7 +31,7 @@ const NO_TIME: u32 = 1;
 /// A launch under way.
 pub(super) struct PendingLaunch {
     ours: Vec<Fd>,
-    one: bool,
+    is_socket: bool,
     record: SessionToClose,
     events: Option<Fd>,
     /// How closely it is watched.
@@ -52,7 +52,7 @@ impl Sessions {
     /// Makes the order and hands it on.
     pub(super) fn launch(&mut self, tools: &mut Tools, number: u64) {
         // While this waited the connection may have ended.
-        if self.all.get(&number).is_some_and(|s| s.unheard) {
+        if self.all.get(&number).is_some_and(|s| s.nobody_listens) {
             self.forget(number);
             return;
         }
@@ -175,7 +175,7 @@ impl Sessions {
         let is_direct = pending.decided.named_command().is_some();
         pending.under_way = Some(PendingLaunch {
             ours: streams.ours,
-            one: streams.one,
+            is_socket: streams.is_socket,
             record,
             events,
             audit,
@@ -226,7 +226,7 @@ impl Sessions {
         };
         let PendingLaunch {
             ours,
-            one,
+            is_socket,
             mut record,
             events,
             audit,
@@ -234,7 +234,7 @@ impl Sessions {
         } = under_way;
         let (running, begun) = match outcome {
             Ok(done) => done,
-            Err(e) => return self.not_started(tools, number, e, ours, one, is_direct),
+            Err(e) => return self.not_started(tools, number, e, ours, is_socket, is_direct),
         };
         let spent = running.spent;
         let micros = micros(spent.order + spent.spawn + spent.ready);
@@ -289,8 +289,8 @@ impl Sessions {
         let message = ToFront::Started {
             connection: session.connection,
             ticket: session.ticket,
-            one,
-            most: session.most,
+            is_socket,
+            output_limit: session.output_limit,
         };
         // It only queues: the front hears it at the end of the wake-up, when the reaper's file is written.
         match session.shared {
@@ -340,10 +340,10 @@ impl Sessions {
             .limit
             .as_ref()
             .map(|limit| tools.timers.after(limit.time, key(number, About::TimeUp)));
-        if session.doomed {
+        if session.kill_when_running {
             session.kill();
         }
-        if session.unheard || session.hung_up {
+        if session.nobody_listens || session.hung_up {
             self.hang_up_session(number);
         }
     }
@@ -356,7 +356,7 @@ impl Sessions {
         number: u64,
         error: LaunchError,
         ours: Vec<Fd>,
-        one: bool,
+        is_socket: bool,
         is_direct: bool,
     ) {
         let told = match &error {
@@ -382,8 +382,8 @@ impl Sessions {
             ToFront::Started {
                 connection,
                 ticket,
-                one,
-                most: None,
+                is_socket,
+                output_limit: None,
             },
             ours,
         );
@@ -402,7 +402,7 @@ impl Sessions {
             },
             Vec::new(),
         );
-        session.unheard = true;
+        session.nobody_listens = true;
         self.refuse(tools, number, why);
     }
 }

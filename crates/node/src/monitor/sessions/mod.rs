@@ -24,10 +24,10 @@ mod streams;
 mod within_pam;
 
 pub use facts::Inherited;
-pub use order::{SessionRefusal, permits_of_grant};
+pub use order::{SessionRefusal, front_permits};
 pub use running::usage;
 
-use super::audit::{EndOrder, Event, SessionKind, Usage, digits};
+use super::audit::{EndCommand, Event, SessionKind, Usage, digits};
 use super::timers::Timer;
 use super::tools::Tools;
 use super::wakes::{Key, Owner};
@@ -136,7 +136,7 @@ struct Session {
     source: SocketAddr,
     user: Option<String>,
     /// Somebody ordered its end.
-    ordered: Option<EndOrder>,
+    ordered: Option<EndCommand>,
     /// Why it was ended, for its user.
     parting: Option<String>,
     ticket: Ticket,
@@ -145,7 +145,7 @@ struct Session {
     id: SessionId,
     kind: SessionKind,
     /// It may not be sent signals: what runs is not what the client asked for, as in sshd.
-    fixed: bool,
+    takes_no_signals: bool,
     terminal: Option<CString>,
     command: Option<Vec<u8>>,
     original: Option<Vec<u8>>,
@@ -153,7 +153,7 @@ struct Session {
     runs_as: Option<String>,
     cgroup: Option<PathBuf>,
     /// Its connection is gone, or its channel: nobody is told of it any more.
-    unheard: bool,
+    nobody_listens: bool,
     /// Its connection is gone; as whom of the cluster it came, since locks still count.
     left_by: Option<Vec<Identity>>,
     /// The front was told of its end, so its client has it no more: what is left is to close it here.
@@ -162,11 +162,11 @@ struct Session {
     /// Nothing of it is to stay when its program has ended or its channel has closed: the client asked for that.
     leaves_nothing: bool,
     /// It is to be killed as soon as it runs.
-    doomed: bool,
+    kill_when_running: bool,
     /// The named command that it is.
     named_command: Option<String>,
     /// So much of its output is passed on.
-    most: Option<u64>,
+    output_limit: Option<u64>,
     /// Its result is for all who ask for the same; its own client is one of them.
     shared: Option<Box<answers::SharedRun>>,
     /// How long it may last.
@@ -294,7 +294,7 @@ impl Sessions {
                 continue;
             }
             if let Some(session) = self.all.get_mut(&number) {
-                session.unheard = true;
+                session.nobody_listens = true;
                 session.left_by = Some(members.iter().map(|of| of.identity.clone()).collect());
                 self.by_ticket.remove(&(connection, session.ticket));
             }
@@ -306,7 +306,7 @@ impl Sessions {
     pub fn without_connection(&self) -> impl Iterator<Item = (u64, &str, &[Identity])> {
         self.all
             .iter()
-            .filter(|(_, session)| !session.doomed && !session.end_is_told)
+            .filter(|(_, session)| !session.kill_when_running && !session.end_is_told)
             .filter_map(|(number, session)| {
                 let identities = session.left_by.as_deref()?;
                 Some((*number, session.login.as_str(), identities))
@@ -331,7 +331,7 @@ impl Sessions {
             rule: refusal.rule.clone(),
             reason: refusal.words.clone(),
         });
-        session.doomed = true;
+        session.kill_when_running = true;
         session.kill();
     }
 
@@ -339,7 +339,7 @@ impl Sessions {
     pub fn end_all(&mut self, connection: ConnectionNumber) {
         self.connection_ended(connection, &[]);
         for session in self.all.values_mut().filter(|s| s.connection == connection) {
-            session.doomed = true;
+            session.kill_when_running = true;
             session.kill();
         }
     }
@@ -354,7 +354,7 @@ impl Sessions {
     }
 
     /// Ends one session by its id, whichever connection it is of; whether it is one of ours that was not told before.
-    pub fn end_ordered(&mut self, tools: &mut Tools, id: &SessionId, order: &EndOrder) -> bool {
+    pub fn end_ordered(&mut self, tools: &mut Tools, id: &SessionId, order: &EndCommand) -> bool {
         let mut all = self.all.iter_mut();
         let Some((number, session)) = all.find(|(_, s)| s.id == *id && s.ordered.is_none()) else {
             return false;
@@ -404,7 +404,7 @@ pub fn needs_contexts(config: &Config) -> bool {
 
 /// Tells the front, unless nobody listens any more. Clients of a shared run hear of it at its end.
 fn say(tools: &mut Tools, session: &Session, message: ToFront, fds: Vec<Fd>) {
-    if !session.unheard && session.shared.is_none() {
+    if !session.nobody_listens && session.shared.is_none() {
         tools.to_fronts.say(session.connection, message, fds);
     }
 }
@@ -413,7 +413,7 @@ impl Session {
     /// It is to be ended, with a text for its user.
     fn announce_end(&mut self, tools: &mut Tools, parting: String) {
         self.parting = Some(parting);
-        self.doomed = true;
+        self.kill_when_running = true;
         let (connection, ticket) = (self.connection, self.ticket);
         say(tools, self, ToFront::Ending { connection, ticket }, Vec::new());
     }

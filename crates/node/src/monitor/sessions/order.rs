@@ -141,7 +141,7 @@ fn shorten(list: &mut String, most: usize, is_json: bool) {
 }
 
 /// The kinds that are worth asking for, for the front to refuse the others early.
-pub fn permits_of_grant(grant: &Grant, now: Duration) -> FrontPermits {
+pub fn front_permits(grant: &Grant, now: Duration) -> FrontPermits {
     let ask = |what| {
         grant
             .allows(&GrantRequest {

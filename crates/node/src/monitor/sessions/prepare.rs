@@ -69,7 +69,7 @@ impl Sessions {
 
     fn find_context(&mut self, tools: &mut Tools, number: u64) {
         let Some(session) = self.all.get(&number).filter(|_| self.selinux) else {
-            return self.go_on(tools, number);
+            return self.run_xauth(tools, number);
         };
         let user = text(session.runs_as.as_deref().unwrap_or(&session.login));
         let about = Question::Context { user };
@@ -87,7 +87,7 @@ impl Sessions {
         match found {
             Found::Context { context } => {
                 pending.context = context;
-                self.go_on(tools, number);
+                self.run_xauth(tools, number);
             }
             // In a system that has contexts nobody runs without his own.
             other => {
@@ -102,7 +102,7 @@ impl Sessions {
     }
 
     /// xauth first, then the program.
-    fn go_on(&mut self, tools: &mut Tools, number: u64) {
+    fn run_xauth(&mut self, tools: &mut Tools, number: u64) {
         let Some(session) = self.all.get(&number) else {
             return;
         };

@@ -2,7 +2,7 @@
 
 use super::{EndedSessions, LimitOwner, Session, Sessions, State, TimeLimit, files, lasted, say};
 use crate::monitor::audit::Usage;
-use crate::monitor::audit::{EndOrder, Event, SessionKind};
+use crate::monitor::audit::{EndCommand, Event, SessionKind};
 use crate::monitor::open_login::OpenLogin;
 use crate::monitor::tools::Tools;
 use fleetgate_launch::pam::{PamEvent, PamSession};
@@ -89,7 +89,7 @@ impl Sessions {
         let shown = name.to_string_lossy();
         let why = match signal {
             None => Some(format!("the signal {shown:?}, which may not be sent")),
-            Some(_) if session.fixed => Some(format!(
+            Some(_) if session.takes_no_signals => Some(format!(
                 "the signal {shown} to a session that is not the client's own command"
             )),
             Some(signal) => {
@@ -118,7 +118,7 @@ impl Sessions {
         let number = self.by_ticket.get(&(open_login.connection, ticket));
         if let Some(session) = number
             .and_then(|number| self.all.get_mut(number))
-            .filter(|s| !s.fixed)
+            .filter(|s| !s.takes_no_signals)
         {
             session.leaves_nothing = true;
         }
@@ -177,7 +177,7 @@ impl Sessions {
                 }
                 Ok(Some(PamEvent::Exited(exit))) => {
                     running.exit = Some(exit);
-                    if !session.unheard {
+                    if !session.nobody_listens {
                         // Said behind this loop, which has the session borrowed.
                         told = Some(exit);
                     }
@@ -219,7 +219,7 @@ impl Sessions {
         tools.wakes.forget(pidfd);
         // Who was killed may have been so by somebody's order, which is told with the end.
         if let Ok(Some(exit @ Exit::Code(_))) = process::ended(pidfd)
-            && !session.unheard
+            && !session.nobody_listens
             && !session.leaves_nothing
         {
             running.exit = Some(exit);
@@ -241,7 +241,7 @@ impl Sessions {
         };
         let message = session.ended(Some(exit));
         say(tools, session, message, Vec::new());
-        session.unheard = true;
+        session.nobody_listens = true;
     }
 
     /// The file server has told what was done.
@@ -341,7 +341,7 @@ impl Sessions {
 }
 
 /// What `fleetgate sessions end` left on this machine before it killed the session: who it was, and why.
-fn left_order(runtime_directory: &Path, id: &SessionId) -> Option<EndOrder> {
+fn left_order(runtime_directory: &Path, id: &SessionId) -> Option<EndCommand> {
     let path = fleetgate_launch::end_order(&runtime_directory.join("sessions"), id);
     let file = std::fs::File::open(&path).ok()?;
     let mut text = Vec::new();
@@ -349,7 +349,7 @@ fn left_order(runtime_directory: &Path, id: &SessionId) -> Option<EndOrder> {
     let _ = std::fs::remove_file(&path);
     let order: serde_json::Value = serde_json::from_slice(&text).ok()?;
     let field = |name: &str| order[name].as_str().unwrap_or_default().to_owned();
-    Some(EndOrder {
+    Some(EndCommand {
         by: field("by"),
         reason: field("reason"),
     })

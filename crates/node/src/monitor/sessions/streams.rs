@@ -24,7 +24,7 @@ pub struct Streams {
     /// For the front; none of them waits.
     pub ours: Vec<Fd>,
     /// One socket stands for both ways.
-    pub one: bool,
+    pub is_socket: bool,
     /// The terminal's path.
     pub path: Option<CString>,
 }
@@ -51,7 +51,7 @@ impl Streams {
         Ok(Streams {
             given: vec![(Role::Terminal, user)],
             ours: vec![ours],
-            one: false,
+            is_socket: false,
             path: Some(path),
         })
     }
@@ -76,7 +76,7 @@ impl Streams {
                 (Role::Stderr, stderr),
             ],
             ours: vec![feed, output, errors],
-            one: false,
+            is_socket: false,
             path: None,
         })
     }
@@ -118,7 +118,7 @@ impl Streams {
         Ok(Streams {
             given: vec![(Role::Stdin, theirs), (Role::Stdout, again)],
             ours: vec![ours],
-            one: true,
+            is_socket: true,
             path: None,
         })
     }

@@ -248,7 +248,7 @@ fn certificates_of_a_cluster() {
         // To who has not signed, a refusal that its user shall read looks like a yes.
         match case.want {
             Answer::Refused => assert!(matches!(query, Decision::Refused(_)), "{what}"),
-            _ => assert_eq!(query, Decision::Would, "{what}"),
+            _ => assert_eq!(query, Decision::KeyAcceptable, "{what}"),
         }
         // An account that is locked on the machine is no secret to who may come in as it, and to nobody else.
         let locked = |decision| {

@@ -282,7 +282,7 @@ fn a_front_is_offered_what_may_be_had() {
         (forced("uptime"), all.to_vec()),
         (named(), but(&[FrontPermit::Shell, FrontPermit::Sftp])),
     ] {
-        assert_eq!(names(permits_of_grant(&grant(permits), NOW)), wanted);
+        assert_eq!(names(front_permits(&grant(permits), NOW)), wanted);
     }
 }
 
