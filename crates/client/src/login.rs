@@ -153,7 +153,7 @@ pub async fn refresh(home: &Home, code: &str) -> Result<Profile, ClientError> {
 /// reads its files meanwhile has ones that fit. The agent keeps the old certificate until that one's end.
 pub async fn renew(home: &Home) -> Result<Profile, ClientError> {
     let (keys, profile) = again(home, "", true).await?;
-    home.save(&profile, &keys)?;
+    home.save_renewed(&profile, &keys)?;
     Ok(profile)
 }
 

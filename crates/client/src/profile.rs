@@ -5,6 +5,8 @@ use crate::{files, time};
 use fleetgate_sys::glibc::nss;
 use fleetgate_sys::process;
 use serde::{Deserialize, Serialize};
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
@@ -20,6 +22,7 @@ use zeroize::Zeroizing;
 /// | `known_hosts` | the cluster's host authorities, as ssh reads them |
 /// | `ssh_config` | from `fleetgate config ssh --write` |
 /// | `scp_config` | what `fleetgate scp` and `sftp` tell OpenSSH's programs |
+/// | `login.lock` | nothing: whoever writes or removes the login holds it |
 /// | `device`, `device.pub`, `device.json` | this machine's own key, if it is enrolled |
 /// | `mux/` | sockets of ssh's ControlMaster, and of whoever holds the connection to the proxy |
 #[derive(Clone, Debug)]
@@ -183,6 +186,41 @@ impl Home {
     /// Writes the login, its keys first: a profile that is there has its keys.
     pub fn save(&self, profile: &Profile, keys: &Keys) -> Result<(), ClientError> {
         self.make()?;
+        let _one_at_a_time = self.lock()?;
+        self.write(profile, keys)
+    }
+
+    /// The same of the login that is there. One that was logged out, or replaced, since its keys were read is not brought back.
+    pub fn save_renewed(&self, profile: &Profile, keys: &Keys) -> Result<(), ClientError> {
+        let _one_at_a_time = self.lock()?;
+        let is_there = |profile: &Profile| {
+            let key = self.read_text("id").is_ok_and(|key| *key == *keys.ssh);
+            key && self
+                .profile()
+                .is_ok_and(|now| now.issued == profile.issued && now.user == profile.user)
+        };
+        match is_there(profile) {
+            true => self.write(profile, keys),
+            false => Err(ClientError::Refused(
+                "the login was logged out or replaced while it was renewed".to_owned(),
+            )),
+        }
+    }
+
+    /// Nobody else writes or removes the login while this is held.
+    fn lock(&self) -> Result<File, ClientError> {
+        let path = self.file("login.lock");
+        OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&path)
+            .and_then(|file| file.lock().map(|()| file))
+            .map_err(ClientError::file(&path))
+    }
+
+    fn write(&self, profile: &Profile, keys: &Keys) -> Result<(), ClientError> {
         files::write(&self.file("id"), 0o600, keys.ssh.as_bytes())?;
         files::write(&self.file("id.pub"), 0o600, keys.ssh_public.as_bytes())?;
         files::write(&self.file("id-cert.pub"), 0o600, keys.ssh_certificate.as_bytes())?;
@@ -209,6 +247,7 @@ impl Home {
     /// Removes the login. What stays is no secret but the device's key: where the cluster is, and by which authorities it is
     /// known (`state.json`). Without those the next login would need a new invite, or the hash from an administrator.
     pub fn forget(&self) -> Result<(), ClientError> {
+        let _one_at_a_time = self.lock()?;
         for name in [
             "id",
             "id.pub",
@@ -263,6 +302,7 @@ pub(crate) fn of_login(error: ClientError) -> ClientError {
 }
 
 /// The texts of the files of a login.
+#[derive(Clone)]
 pub struct Keys {
     /// OpenSSH's format.
     pub ssh: Zeroizing<String>,
@@ -386,13 +426,23 @@ pub(crate) mod tests {
             "{error}"
         );
         files::write(&home.file("device"), 0o600, b"key").expect("written");
+        // A renewal that comes too late brings nothing back: not after another login, and not after a logout.
+        home.save(&profile(), &keys).expect("saved");
+        home.save_renewed(&profile(), &keys).expect("renewed");
+        let other = Keys {
+            ssh: Zeroizing::new("another".into()),
+            ..keys.clone()
+        };
+        assert!(home.save_renewed(&profile(), &other).is_err());
+        home.save(&over, &keys).expect("saved");
         home.forget().expect("forgotten");
+        assert!(home.save_renewed(&profile(), &keys).is_err());
         let left: Vec<_> = std::fs::read_dir(home.path())
             .expect("there")
             .map(|e| e.expect("entry").file_name())
             .collect();
         let left: std::collections::BTreeSet<_> = left.iter().filter_map(|name| name.to_str()).collect();
-        assert_eq!(left, ["device", "last.json", "state.json"].into());
+        assert_eq!(left, ["device", "last.json", "login.lock", "state.json"].into());
         assert!(
             matches!(home.login(), Err(ClientError::NoLogin { .. })),
             "logged out"
