@@ -80,7 +80,7 @@ impl Form {
         let exempt = self.exempt.unwrap_or_default();
         settings.exempt = exempt
             .iter()
-            .map(|text| Network::parse(text))
+            .map(|text| Network::parse(text).map_err(|why| format!("exempt: {why}")))
             .collect::<Result<_, _>>()?;
         settings.penalties = !is_off;
         settings.prefixes.v4 = self.ipv4_prefix.unwrap_or(settings.prefixes.v4);
