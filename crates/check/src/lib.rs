@@ -48,8 +48,8 @@ pub fn program(args: &[&CStr]) -> i32 {
     let words: Vec<&[u8]> = args.iter().map(|word| word.to_bytes()).collect();
     match begin(&words) {
         Begun::Over(code) => code,
-        Begun::Cold(_) => {
-            let why = full_client(args);
+        Begun::Cold(options) => {
+            let why = full_client(args, options.asked);
             Verdict::unknown(alloc::format!(
                 "the program fleetgate, which makes the connection, cannot be executed ({why}): is the package whole?"
             ))
@@ -68,27 +68,30 @@ pub enum Begun {
 
 /// Reads the words, and runs the check by the master where one is there.
 pub fn begin(words: &[&[u8]]) -> Begun {
-    let options = match options::parse(words) {
+    let mut options = match options::parse(words) {
         Ok(Invocation::Run(options)) => options,
         Ok(Invocation::Say(text)) => return Begun::Over(verdict::say(&text)),
         Err(why) => return Begun::Over(Verdict::unknown(why).print()),
     };
+    // One time for all ways on which it is tried.
+    options.asked.get_or_insert(warm::now());
     match warm::run(&options) {
         Outcome::Over(verdict) => Begun::Over(verdict.of(&options).print()),
-        Outcome::Late => Begun::Over(late(&options).of(&options).print()),
+        Outcome::Late(has_begun) => Begun::Over(late(&options, has_begun).of(&options).print()),
         Outcome::Cold => Begun::Cold(options),
     }
 }
 
 /// What is said when no answer came in time.
-pub fn late(options: &Options) -> Verdict {
+pub fn late(options: &Options, has_begun: bool) -> Verdict {
     let state = options.at_timeout;
-    let why = alloc::format!("no answer within {} s; it was ended", options.timeout);
+    let end = if has_begun { "; it was ended" } else { "" };
+    let why = alloc::format!("no answer within {} s{end}", options.timeout);
     Verdict::of_state(state, why)
 }
 
 /// Becomes `fleetgate check run`; comes back only with a reason.
-fn full_client(args: &[&CStr]) -> fleetgate_sys::Errno {
+fn full_client(args: &[&CStr], asked: Option<i64>) -> fleetgate_sys::Errno {
     let beside = fleetgate_sys::file::read_link(c"/proc/self/exe")
         .ok()
         .and_then(|mut path| {
@@ -97,7 +100,10 @@ fn full_client(args: &[&CStr]) -> fleetgate_sys::Errno {
             CString::new(path).ok()
         });
     let words = [c"fleetgate", c"check", c"run"];
-    let argv = Strings::new(words.into_iter().chain(args.iter().copied()));
+    let asked = asked.and_then(|at| CString::new(alloc::format!("{}={at}", options::ASKED)).ok());
+    // In front: behind a last `-a` it would be an argument.
+    let args = asked.as_deref().into_iter().chain(args.iter().copied());
+    let argv = Strings::new(words.into_iter().chain(args));
     let environment: Vec<&CStr> = exec::environment().collect();
     let environment = Strings::new(environment.iter().copied());
     let mut why = fleetgate_sys::Errno::ENOENT;

@@ -40,7 +40,19 @@ pub struct Options {
     pub home: Option<Vec<u8>>,
     /// For how many seconds the connection is kept after the check; `ALWAYS`.
     pub keep: u32,
+    /// When it was asked for, in nanoseconds of the monotonic clock, where another program of ours did not end it; none: now.
+    pub asked: Option<i64>,
 }
+
+impl Options {
+    /// Until when an answer is waited for, in nanoseconds of the monotonic clock.
+    pub fn end(&self, now: i64) -> i64 {
+        self.asked.unwrap_or(now).min(now) + i64::from(self.timeout) * 1_000_000_000
+    }
+}
+
+/// The flag by which one of our programs says to the next when the check was asked for.
+pub const ASKED: &str = "--asked";
 
 /// What the words ask for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,6 +126,7 @@ pub fn parse(words: &[&[u8]]) -> Result<Invocation, String> {
         login: None,
         home: None,
         keep: KEEP,
+        asked: None,
     };
     let mut unknown_timeout = false;
     let mut rest = words.iter().copied().peekable();
@@ -130,6 +143,7 @@ pub fn parse(words: &[&[u8]]) -> Result<Invocation, String> {
             b"-l" | b"--login" => options.login = Some(name_of("the account", value()?)?),
             b"--home" => options.home = Some(value()?.to_vec()),
             b"--keep" => options.keep = keep(value()?)?,
+            b"--asked" => options.asked = number(value()?),
             b"--secret" => {
                 let secret = secret_of(value()?)?;
                 add_secret(&mut options.secrets, secret)?;
@@ -137,7 +151,10 @@ pub fn parse(words: &[&[u8]]) -> Result<Invocation, String> {
             b"-t" | b"--timeout" => (options.timeout, options.at_timeout) = timeout(value()?)?,
             b"-u" | b"--unknown-timeout" if attached.is_none() => unknown_timeout = true,
             b"-a" | b"--args" => {
-                let first = value()?;
+                // As with check_nrpe, there may be none behind it: a macro that is empty.
+                let Some(first) = attached.or_else(|| rest.next()) else {
+                    continue;
+                };
                 add(&mut options.arguments, first)?;
                 while let Some(next) = rest.next_if(|word| !is_option(word)) {
                     add(&mut options.arguments, next)?;
@@ -158,6 +175,10 @@ pub fn parse(words: &[&[u8]]) -> Result<Invocation, String> {
                 });
             }
         }
+    }
+    // An empty macro in quotes.
+    if options.arguments == [b""] {
+        options.arguments.clear();
     }
     if options.host.is_empty() {
         return Err("no node is named; -H NODE names it".to_string());
@@ -264,6 +285,10 @@ fn timeout(word: &[u8]) -> Result<(u32, State), String> {
     }
 }
 
+fn number(word: &[u8]) -> Option<i64> {
+    core::str::from_utf8(word).ok()?.parse().ok()
+}
+
 /// Seconds, or `always`.
 fn keep(word: &[u8]) -> Result<u32, String> {
     let seconds = || core::str::from_utf8(word).ok()?.parse().ok();
@@ -322,6 +347,9 @@ mod tests {
         let options = read("-H web1 -c temperature -a -5 -3.5 -a -w -t 9").expect("read");
         assert_eq!(arguments(&options), ["-5", "-3.5", "-w"]);
         assert_eq!(options.timeout, 9);
+        for none in ["-H web1 -c load -a", "-H web1 -c load -a "] {
+            assert_eq!(arguments(&read(none).expect("read")), [""; 0], "{none}");
+        }
         let usual = read("-H web1 -c load").expect("read");
         assert_eq!((usual.timeout, usual.keep), (TIMEOUT, KEEP));
         let kept = |words: &str| read(&format!("-H web1 -c load --keep {words}")).map(|o| o.keep);

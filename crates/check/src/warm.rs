@@ -24,15 +24,14 @@ const ROOM: usize = MAX_WORDS + 512;
 pub enum Outcome {
     /// It is over.
     Over(Verdict),
-    /// No answer came in time. The master ends it, since its client is gone.
-    Late,
+    /// No answer came in time. Whether it had begun: the master ends it then, since its client is gone.
+    Late(bool),
     /// Nothing was begun, and nobody was waited for.
     Cold,
 }
 
 /// Runs the check, where a master is there and takes it.
 pub fn run(options: &Options) -> Outcome {
-    let begun = clock::monotonic();
     // Labels choose among nodes; that needs the proxy's list.
     if options.host.iter().any(|b| b"=,*?".contains(b)) {
         return Outcome::Cold;
@@ -42,7 +41,7 @@ pub fn run(options: &Options) -> Outcome {
         Err(why) => return Outcome::Over(Verdict::unknown(why)),
     };
     match ask(options, &secrets) {
-        Some((master, errors)) => follow(options, &master, &errors, begun),
+        Some((master, errors)) => follow(options, &master, &errors),
         None => Outcome::Cold,
     }
 }
@@ -119,8 +118,8 @@ fn directory(options: &Options) -> Option<Vec<u8>> {
 }
 
 /// From the order to the end.
-fn follow(options: &Options, master: &Fd, errors: &Fd, begun: clock::Time) -> Outcome {
-    let end = nanos(begun) + i64::from(options.timeout) * 1_000_000_000;
+fn follow(options: &Options, master: &Fd, errors: &Fd) -> Outcome {
+    let end = options.end(now());
     let mut room = vec![0; ROOM];
     let mut hearing = Hearing::default();
     let mut is_open = true;
@@ -129,9 +128,9 @@ fn follow(options: &Options, master: &Fd, errors: &Fd, begun: clock::Time) -> Ou
             Watch::new(master.raw(), READ),
             Watch::new(if is_open { errors.raw() } else { -1 }, READ),
         ];
-        let left = end - nanos(clock::monotonic());
+        let left = end - now();
         if left <= 0 || poll::wait(&mut watches, Some(left)) == Ok(0) {
-            return Outcome::Late;
+            return Outcome::Late(hearing.has_begun);
         }
         if watches[1].happened() != 0 {
             is_open = read(errors, &mut hearing);
@@ -175,7 +174,8 @@ pub enum Step {
 /// A check that the master was asked for, as far as it has been heard of.
 #[derive(Default)]
 pub struct Hearing {
-    has_begun: bool,
+    /// The master said that it has begun.
+    pub has_begun: bool,
     said: Vec<u8>,
 }
 
@@ -237,6 +237,8 @@ fn read(errors: &Fd, hearing: &mut Hearing) -> bool {
     }
 }
 
-fn nanos(at: clock::Time) -> i64 {
+/// Now, in nanoseconds of the monotonic clock.
+pub fn now() -> i64 {
+    let at = clock::monotonic();
     at.sec * 1_000_000_000 + i64::from(at.nsec)
 }

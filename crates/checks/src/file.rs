@@ -2,7 +2,7 @@
 //! with the line, the reason and what would be right.
 
 use fleetgate_check::options::{
-    Invocation, KEEP, MAX_KEEP, MAX_TIMEOUT, Options, TIMEOUT, add_secret, parse,
+    ASKED, Invocation, KEEP, MAX_KEEP, MAX_TIMEOUT, Options, TIMEOUT, add_secret, parse,
 };
 use fleetgate_check::secret::{Secret, is_name};
 use fleetgate_client::error::ClientError;
@@ -246,6 +246,7 @@ impl ChecksFile {
                 login: service.login.map(String::into_bytes),
                 home: None,
                 keep,
+                asked: None,
             };
             let service = Service {
                 on: service.on,
@@ -312,6 +313,9 @@ pub fn words(options: &Options) -> Vec<Vec<u8>> {
             .iter()
             .flat_map(|argument| [b"-a".to_vec(), argument.clone()]),
     );
+    if let Some(asked) = options.asked {
+        words.push(format!("{ASKED}={asked}").into_bytes());
+    }
     if options.keep != KEEP {
         let keep = match options.keep {
             ALWAYS => "always".to_owned(),

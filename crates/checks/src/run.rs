@@ -9,7 +9,7 @@ use fleetgate_check::late;
 use fleetgate_check::options::Options;
 use fleetgate_check::secret::Values;
 use fleetgate_check::verdict::{State, Verdict};
-use fleetgate_check::warm::{Heard, Hearing, Outcome, Step, order};
+use fleetgate_check::warm::{Heard, Hearing, Outcome, Step, now as clock, order};
 use fleetgate_client::master_client::SOCKET;
 use fleetgate_client::master_client::socket::{MessageSocket, watched};
 use fleetgate_client::profile::Home;
@@ -67,16 +67,17 @@ impl Runner {
         options.home = Some(self.home.path().as_os_str().to_owned().into_vec());
         let begun = Instant::now();
         let mut output = Output::default();
+        options.asked = Some(clock());
         let time = Duration::from_secs(options.timeout.into());
         let warm = match Values::read(&options.secrets) {
             Ok(secrets) => timeout(time, self.by_master(&options, &secrets, &mut output))
                 .await
-                .unwrap_or(Outcome::Late),
+                .unwrap_or(Outcome::Late(false)),
             Err(why) => Outcome::Over(Verdict::unknown(why)),
         };
         let verdict = match warm {
             Outcome::Over(verdict) => verdict,
-            Outcome::Late => late(&options),
+            Outcome::Late(has_begun) => late(&options, has_begun),
             Outcome::Cold => return self.result(target, begun, self.by_program(&options).await),
         };
         let (state, line) = verdict.of(&options).into_parts();
@@ -125,14 +126,20 @@ impl Runner {
     async fn by_program(&self, options: &Options) -> (State, Output) {
         let mut output = Output::default();
         let local = |e: &io::Error| Verdict::unknown(format!("this machine: {e}"));
-        // Nobody closes it.
+        let left = options.end(clock()) - clock();
+        let time = Duration::from_nanos(left.try_into().unwrap_or(0)) + GRACE;
+        // Nobody closes it. The time in this line is nobody's fault.
+        let waits = clock();
         let _one = self.programs.acquire().await;
-        let time = Duration::from_secs(options.timeout.into()) + GRACE;
+        let options = &Options {
+            asked: options.asked.map(|at| at + clock() - waits),
+            ..options.clone()
+        };
         let verdict = match timeout(time, program(options, &mut output)).await {
             Ok(Ok(Some(code))) if (0..=3).contains(&code) => return (State::of_code(code), output),
             Ok(Ok(_)) => Verdict::unknown("the program that makes the connection was ended".to_owned()),
             Ok(Err(e)) => local(&e),
-            Err(_) => late(options),
+            Err(_) => late(options, false),
         };
         let (state, line) = verdict.of(options).into_parts();
         output.keep(line.unwrap_or_default().as_bytes());

@@ -9,6 +9,7 @@ use crate::stderr;
 use fleetgate_check::options::Options as CheckOptions;
 pub use fleetgate_check::secret::{Secret, Values};
 use fleetgate_check::verdict::{MAX_ERRORS, Verdict};
+use fleetgate_check::warm::now;
 use fleetgate_check::{Begun, begin, late};
 use fleetgate_policy::text::printable_lines;
 use fleetgate_sys::{Fd, file};
@@ -87,7 +88,8 @@ fn cold(options: &CheckOptions) -> Verdict {
     let outcome = runtime.block_on(async {
         let secrets = Values::read(&options.secrets);
         let secrets = secrets.map_err(SshError::Local);
-        let patience = Duration::from_secs(options.timeout.into());
+        let left = options.end(now()) - now();
+        let patience = Duration::from_nanos(left.try_into().unwrap_or(0));
         timeout(patience, async {
             run_options(&ssh_options(options, &secrets?)).await
         })
@@ -100,7 +102,7 @@ fn cold(options: &CheckOptions) -> Verdict {
         Ok(Ok(code)) => Verdict::ended(code, said),
         Ok(Err(SshError::Signal(_))) => Verdict::unknown("it was interrupted".into()),
         Ok(Err(error)) => Verdict::unknown(error.to_string()),
-        Err(_) => late(options),
+        Err(_) => late(options, false),
     }
 }
 
