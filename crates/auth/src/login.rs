@@ -67,6 +67,7 @@ impl Service {
             serial,
             mfa: Some(now),
             device: None,
+            ends: None,
         };
         identity.device = match device {
             Ok(device) => device.filter(|d| d.approved).map(|d| d.id),
@@ -78,6 +79,8 @@ impl Service {
         let roles = self.roles_of(&identity);
         let roles: Vec<&Role> = roles.iter().collect();
         let expires = now + lifetime(&roles, request.lifetime);
+        // Whoever wants a short one, on a foreign machine for example, has no long one made of it.
+        identity.ends = (request.lifetime > 0).then_some(expires);
         let used = Secrets {
             used: step,
             ..secrets.document
@@ -143,8 +146,13 @@ impl Service {
             identity.mfa = Some(now);
         }
         let shown = self.device_shown(user, request.keys.as_ref(), request.device.as_ref())?;
+        // A device that is locked is not shed by not showing it.
+        locked(&published, &identity, now)?;
         if let Some(device) = shown.filter(|d| d.approved) {
             identity.device = Some(device.id);
+        } else if request.renew {
+            // For another lifetime it has to be there again.
+            identity.device = None;
         } else if let Some(device) = &identity.device
             && !self.device_approved(user, device)
         {
@@ -158,7 +166,10 @@ impl Service {
         // Never beyond what the roles allow now; and without a renewal not beyond the certificate that it came from.
         let expires = match request.renew {
             true => (now + most).min(renewable.ok_or_else(not_renewable)?),
-            false => caller.expires().min(renewable.unwrap_or(identity.issued + most)),
+            false => caller
+                .expires()
+                .min(now + most)
+                .min(renewable.unwrap_or(identity.issued + most)),
         };
         if expires <= now {
             return Err(Refused::unproven("the login is over: run fleetgate login"));
@@ -290,12 +301,14 @@ fn long_enough(wanted: u32) -> Result<()> {
 /// Until when a login can be renewed with nobody there, where its roles let it.
 fn renewable(identity: &Identity, roles: &[&Role]) -> Option<u64> {
     let renewal = renewal_of(roles.iter().copied())?;
-    Some(identity.issued + renewal.as_secs())
+    let end = identity.issued + renewal.as_secs();
+    identity.ends.is_none().then_some(end)
 }
 
 fn not_renewable() -> Refused {
     Refused::forbidden(
-        "this login cannot be renewed, since not each of its roles has `renewal`: run fleetgate login",
+        "this login cannot be renewed: it was made with a time of its own (`--ttl`), or not each of its roles has `renewal`; run \
+         fleetgate login",
     )
 }
 

@@ -159,6 +159,7 @@ impl Service {
             serial: published.state.serial,
             mfa: Some(now.saturating_sub(request.mfa_age.unwrap_or(0).into())),
             device: request.device.then(|| Name::parse("any").expect("a name")),
+            ends: None,
         };
         let roles = self.roles_of(&identity);
         let logins = match request.login.as_str() {

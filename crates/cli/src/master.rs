@@ -72,6 +72,9 @@ fn lines((kind, found): &(Kind, Status)) -> String {
             Kind::Direct => ", for --direct",
         }
     );
+    if let Some(trouble) = &found.trouble {
+        text += &format!("the login is not renewed: {}\n", output::printable(trouble));
+    }
     for connection in &found.connections {
         let name = output::printable(&String::from_utf8_lossy(&connection.name));
         let used = match connection.uses {
@@ -84,6 +87,9 @@ fn lines((kind, found): &(Kind, Status)) -> String {
             _ => "",
         };
         text += &format!("{name}  {used}, since {} s{always}\n", connection.age);
+    }
+    if found.more > 0 {
+        text += &format!("and {} more\n", found.more);
     }
     text
 }
@@ -106,5 +112,6 @@ fn master_document((kind, found): &(Kind, Status)) -> Value {
         .collect();
     json!({
         "kind": kind.name(), "pid": found.pid, "version": found.version, "age": found.age, "connections": connections,
+        "more": found.more, "renewal_failed": found.trouble,
     })
 }

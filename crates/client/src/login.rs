@@ -144,16 +144,22 @@ pub async fn log_in(
 
 /// The login that is there, with fresh keys and a fresh second factor (`code`; empty: as old as it was).
 pub async fn refresh(home: &Home, code: &str) -> Result<Profile, ClientError> {
+    let before = (home.login()?, home.read_text("id")?);
     let (keys, profile) = again(home, code, false).await?;
-    take_place(home, &keys, &profile)?;
+    let _ = out_of_agent(home);
+    home.save_after((&before.0, &before.1), &profile, &keys)?;
+    // What is kept is the old login's.
+    master_client::retire(home, Kind::Login);
     Ok(profile)
 }
 
 /// The login that is there, for another lifetime, where its roles let it be renewed. Its keys stay as they are, so that whoever
 /// reads its files meanwhile has ones that fit. The agent keeps the old certificate until that one's end.
 pub async fn renew(home: &Home) -> Result<Profile, ClientError> {
+    let before = (home.login()?, home.read_text("id")?);
+    home.is_writable()?;
     let (keys, profile) = again(home, "", true).await?;
-    home.save_renewed(&profile, &keys)?;
+    home.save_after((&before.0, &before.1), &profile, &keys)?;
     Ok(profile)
 }
 

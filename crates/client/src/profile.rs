@@ -58,6 +58,12 @@ pub struct Profile {
 }
 
 impl Profile {
+    /// Whether this came of one login with the other: the same certificate, or a later one.
+    #[must_use]
+    pub fn is_same_login(&self, other: &Profile) -> bool {
+        (&self.user, &self.cluster, self.issued) == (&other.user, &other.cluster, other.issued)
+    }
+
     /// The account that is meant where none is named: the only one that the roles open; else the one of the user's name
     /// in the cluster; else the one of the same name as here.
     #[must_use]
@@ -190,21 +196,30 @@ impl Home {
         self.write(profile, keys)
     }
 
-    /// The same of the login that is there. One that was logged out, or replaced, since its keys were read is not brought back.
-    pub fn save_renewed(&self, profile: &Profile, keys: &Keys) -> Result<(), ClientError> {
+    /// The same of what came of the login `before`, whose key is `key`. If that was logged out or replaced meanwhile, nothing is
+    /// written: it is not brought back, and no other login is lost.
+    pub fn save_after(
+        &self,
+        (before, key): (&Profile, &str),
+        profile: &Profile,
+        keys: &Keys,
+    ) -> Result<(), ClientError> {
         let _one_at_a_time = self.lock()?;
-        let is_there = |profile: &Profile| {
-            let key = self.read_text("id").is_ok_and(|key| *key == *keys.ssh);
-            key && self
-                .profile()
-                .is_ok_and(|now| now.issued == profile.issued && now.user == profile.user)
-        };
-        match is_there(profile) {
+        let is_there = self.read_text("id").is_ok_and(|now| *now == *key)
+            && self.profile().is_ok_and(|now| now.is_same_login(before));
+        match is_there && profile.is_same_login(before) {
             true => self.write(profile, keys),
             false => Err(ClientError::Refused(
-                "the login was logged out or replaced while it was renewed".to_owned(),
+                "the login was logged out or replaced meanwhile, and stays as it is".to_owned(),
             )),
         }
+    }
+
+    /// Whether files can be written there, before what is to be written is asked for.
+    pub fn is_writable(&self) -> Result<(), ClientError> {
+        let probe = self.file("login.probe");
+        files::write_unsynced(&probe, 0o600, b"")?;
+        files::remove(&probe)
     }
 
     /// Nobody else writes or removes the login while this is held.
@@ -302,7 +317,6 @@ pub(crate) fn of_login(error: ClientError) -> ClientError {
 }
 
 /// The texts of the files of a login.
-#[derive(Clone)]
 pub struct Keys {
     /// OpenSSH's format.
     pub ssh: Zeroizing<String>,
@@ -428,15 +442,18 @@ pub(crate) mod tests {
         files::write(&home.file("device"), 0o600, b"key").expect("written");
         // A renewal that comes too late brings nothing back: not after another login, and not after a logout.
         home.save(&profile(), &keys).expect("saved");
-        home.save_renewed(&profile(), &keys).expect("renewed");
-        let other = Keys {
-            ssh: Zeroizing::new("another".into()),
-            ..keys.clone()
+        let before = profile();
+        home.save_after((&before, "ssh"), &profile(), &keys)
+            .expect("renewed");
+        assert!(home.save_after((&before, "another"), &profile(), &keys).is_err());
+        let of_another = Profile {
+            issued: 101,
+            ..profile()
         };
-        assert!(home.save_renewed(&profile(), &other).is_err());
+        assert!(home.save_after((&before, "ssh"), &of_another, &keys).is_err());
         home.save(&over, &keys).expect("saved");
         home.forget().expect("forgotten");
-        assert!(home.save_renewed(&profile(), &keys).is_err());
+        assert!(home.save_after((&before, "ssh"), &profile(), &keys).is_err());
         let left: Vec<_> = std::fs::read_dir(home.path())
             .expect("there")
             .map(|e| e.expect("entry").file_name())

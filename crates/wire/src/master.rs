@@ -196,7 +196,8 @@ choice! {
         6 => Suspend,
         /// The session is over. Words for the user, if there are any.
         7 => Ended { code: i32, words: Option<CString> },
-        /// The process, its version, and its connections.
-        8 => Status { pid: u32, version: CString, age: u64, connections: Vec<ConnectionStatus> },
+        /// The process, its version, its connections, how many more there are than the frame holds, and why the login was not
+        /// renewed.
+        8 => Status { pid: u32, version: CString, age: u64, connections: Vec<ConnectionStatus>, more: u32, trouble: Option<CString> },
     }
 }

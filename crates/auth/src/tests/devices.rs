@@ -156,3 +156,43 @@ fn a_device_counts_when_it_was_approved_and_signs() {
         assert_eq!(devices, []);
     });
 }
+
+#[test]
+fn a_renewal_wants_the_device_again() {
+    run(async {
+        let place = Place::new().await;
+        let role = v1::ApplyRoleRequest {
+            text: "[role.checks]\nnodes = [\"*\"]\nlogins = [\"nagios\"]\nrenewal = \"30d\"\n".into(),
+            dry_run: false,
+        };
+        place.admin().await.apply_role(role).await.unwrap();
+        let ada = place.user("ada", &["checks"]).await;
+        let (holder, _) = place.log_in(&ada).await;
+        let key = PrivateKey::generate(KeyType::Ed25519, "").unwrap().0;
+        let device = enroll(&place, &holder, &key, &nonce(&place).await).await.unwrap();
+        let id = v1::DeviceId {
+            id: device.id.clone(),
+        };
+        place.admin().await.approve_device(id).await.unwrap();
+        let keys = Keys::fresh();
+        let mut request = place.login_request(&ada, &keys);
+        request.device = Some(proof(&device.id, &key, &nonce(&place).await, &keys));
+        let login = place.stranger().await.login(request).await.unwrap().into_inner();
+        assert_eq!(device_of(&login), Some(device.id.clone()), "the control");
+        let chain = login.tls_chain.clone();
+        let mut asks = IdentityClient::new(place.channel_of(&Holder { keys, chain }).await);
+        let keys = Keys::fresh();
+        let mut renewal = v1::RefreshRequest {
+            keys: Some(keys.request()),
+            renew: true,
+            ..v1::RefreshRequest::default()
+        };
+        renewal.device = Some(proof(&device.id, &key, &nonce(&place).await, &keys));
+        let with = asks.refresh(renewal.clone()).await.unwrap().into_inner();
+        assert_eq!(device_of(&with), Some(device.id));
+        // A copy of the login on another machine.
+        renewal.device = None;
+        let without = asks.refresh(renewal).await.unwrap().into_inner();
+        assert_eq!(device_of(&without), None);
+    });
+}

@@ -410,6 +410,16 @@ fn a_login_is_renewed_for_as_long_as_its_roles_say() {
             .apply_role(role("renewal = \"14h\""))
             .await
             .unwrap();
+        // Who wanted a short login has no long one made of it.
+        let keys = Keys::fresh();
+        let mut short = place.login_request(&ada, &keys);
+        short.lifetime = 3600 * 11;
+        let short = place.stranger().await.login(short).await.unwrap().into_inner();
+        assert_eq!(short.renewable, 0);
+        let chain = short.tls_chain.clone();
+        let mut asks_short = asks(place.channel_of(&Holder { keys, chain }).await);
+        let refused = asks_short.refresh(request(true)).await.unwrap_err();
+        assert!(refused.message().contains("--ttl"), "{refused}");
         let until = began.0 + 14 * 3600;
         place.clock.advance(5 * 3600);
         let keys = Keys::fresh();

@@ -19,7 +19,7 @@ use crate::profile::Home;
 use crate::{connect, files, time};
 use fleetgate_net::h2::{self, Caller, Routes, Tuning};
 use fleetgate_sys::{Fd, close_range, credentials, exec, net, process};
-use fleetgate_wire::master::{FromMaster, Target, ToMaster, Way};
+use fleetgate_wire::master::{ConnectionStatus, FromMaster, MAX_FRAME, MAX_WORDS, Target, ToMaster, Way};
 use pool::{LentProxy, Pool};
 use std::cell::Cell;
 use std::ffi::OsString;
@@ -153,7 +153,13 @@ async fn keep(home: Home, kind: Kind) -> io::Result<()> {
             }
             Some(_) = commands.join_next() => {}
             () = shared.changed.notified() => {}
-            () = over.as_mut(), if !shared.is_retired.get() => shared.retire(),
+            () = over.as_mut(), if !shared.is_retired.get() => {
+                // Somebody may have renewed it.
+                match shared.pool.is_current().then(|| shared.pool.end()).flatten() {
+                    Some(end) if end > time::now() => over.set(reached(Some(end))),
+                    _ => shared.retire(),
+                }
+            }
             () = shared.pool.changed() => {}
             end = renewal.as_mut(), if !shared.is_retired.get() => {
                 over.set(reached(Some(end)));
@@ -225,8 +231,10 @@ async fn serve(shared: Rc<SharedState>, socket: MessageSocket) {
                 version: VERSION.into(),
                 age: shared.made.elapsed().as_secs(),
                 connections: shared.pool.status(),
+                more: 0,
+                trouble: shared.pool.trouble().map(|why| words(&why)),
             };
-            let _ = socket.send(&status, &[]);
+            let _ = socket.send(&cut(status), &[]);
         }
         ToMaster::Window { .. } | ToMaster::Resume => {}
     }
@@ -297,6 +305,25 @@ impl SharedState {
         let _ = h2::serve(ours, caller, routes, Tuning::HERE, pending()).await;
         drop(one_use);
     }
+}
+
+/// As much of a status as a frame holds, and how much more there is.
+fn cut(mut status: FromMaster) -> FromMaster {
+    if let FromMaster::Status {
+        connections, more, ..
+    } = &mut status
+    {
+        let mut room = MAX_FRAME - 4 * MAX_WORDS;
+        let fits = |one: &&ConnectionStatus| {
+            let left = room.checked_sub(one.name.len() + 64);
+            room = left.unwrap_or(0);
+            left.is_some()
+        };
+        let count = connections.iter().take_while(fits).count();
+        *more = u32::try_from(connections.len() - count).unwrap_or(u32::MAX);
+        connections.truncate(count);
+    }
+    status
 }
 
 /// The next command; nobody ever, where there is no socket to come to.

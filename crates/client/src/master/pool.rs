@@ -110,6 +110,9 @@ pub(super) struct Pool {
     left_alone: RefCell<VecDeque<LeftAlone>>,
     /// Those that are wanted for always and wait to be made anew.
     awaited: RefCell<Vec<NodeKey>>,
+    /// When the login was last renewed, and why it was not since.
+    renewed: Cell<Option<Instant>>,
+    trouble: RefCell<Option<String>>,
     /// SSH connections that take nothing new, and whose sessions go on.
     draining: RefCell<Vec<Rc<Usage>>>,
     /// Nothing is made anew.
@@ -148,6 +151,8 @@ impl Pool {
             nodes: RefCell::default(),
             left_alone: RefCell::default(),
             awaited: RefCell::default(),
+            renewed: Cell::default(),
+            trouble: RefCell::default(),
             draining: RefCell::default(),
             is_retired: Cell::default(),
             changed: Rc::default(),
@@ -155,11 +160,19 @@ impl Pool {
     }
 
     /// Whether the home still has the login that the connections are for.
-    pub(super) fn is_current(&self) -> bool {
-        let stamp = self.stamp.borrow();
-        stamp
-            .as_ref()
-            .is_none_or(|stamp| LoginStamp::of(&self.home).is_ok_and(|now| now == *stamp))
+    pub(super) fn is_current(self: &Rc<Pool>) -> bool {
+        let is_as_before = {
+            let stamp = self.stamp.borrow();
+            stamp
+                .as_ref()
+                .is_none_or(|stamp| LoginStamp::of(&self.home).is_ok_and(|now| now == *stamp))
+        };
+        is_as_before || self.was_renewed_by_another()
+    }
+
+    /// When the login ends, Unix seconds; none: there is none.
+    pub(super) fn end(&self) -> Option<u64> {
+        self.profile.borrow().as_ref().map(|profile| profile.expires)
     }
 
     /// Whether there is anything to keep.
@@ -287,7 +300,7 @@ impl Pool {
                 }
             };
         }
-        if nodes.len() >= MAX_CONNECTIONS {
+        if nodes.len() + self.awaited.borrow().len() >= MAX_CONNECTIONS {
             return guest.answer(&FromMaster::Cold);
         }
         let time = Duration::from_secs(target.connect.into());
@@ -457,7 +470,20 @@ impl Pool {
         });
         let nodes = self.nodes.borrow();
         let nodes = nodes.iter().map(|link| link.usage.status(link.key.to_string()));
-        proxies.chain(nodes).collect()
+        let awaited = self.awaited.borrow();
+        let awaited = awaited.iter().map(|key| ConnectionStatus {
+            name: format!("{key}, which broke and is made anew").into_bytes(),
+            uses: 0,
+            age: 0,
+            idle: 0,
+            keep: fleetgate_wire::master::ALWAYS,
+        });
+        proxies.chain(nodes).chain(awaited).collect()
+    }
+
+    /// Why the login is not renewed, if it should have been.
+    pub(super) fn trouble(&self) -> Option<String> {
+        self.trouble.borrow().clone()
     }
 }
 

@@ -113,6 +113,10 @@ pub struct Status {
     pub age: u64,
     /// What it keeps.
     pub connections: Vec<ConnectionStatus>,
+    /// How many more there are than it could say.
+    pub more: u32,
+    /// Why the login was not renewed.
+    pub trouble: Option<String>,
 }
 
 /// One command's way to the proxy: by the connection that is kept, or by one of its own. A connection that was there before
@@ -214,11 +218,15 @@ pub async fn status(home: &Home, kind: Kind) -> io::Result<Status> {
                 version,
                 age,
                 connections,
+                more,
+                trouble,
             } => Ok(Status {
                 pid,
                 version: version.to_string_lossy().into_owned(),
                 age,
                 connections,
+                more,
+                trouble: trouble.map(|why| why.to_string_lossy().into_owned()),
             }),
             _ => Err(io::Error::other("the master says something else")),
         },

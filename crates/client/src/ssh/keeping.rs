@@ -57,10 +57,12 @@ pub(crate) struct Opening {
 pub(crate) async fn keep_connection(home: &Home, opening: Opening, guests: &mut Guests) -> bool {
     let client = Client::Guests(guests);
     let outcome = connection(home, &opening, Work::None, client, &mut ReportHandle::default()).await;
-    let takes_anybody = !matches!(
-        outcome,
-        Err(SshError::Host(_) | SshError::Login(_) | SshError::Refused(_) | SshError::Local(_))
-    );
+    let takes_anybody = match &outcome {
+        Err(SshError::Host(_) | SshError::Login(_) | SshError::Refused(_) | SshError::Local(_)) => false,
+        // A proxy's no stays one; a node that is not there may come.
+        Err(SshError::Denied(refused)) => matches!(refused.reason, Reason::Offline | Reason::Busy),
+        _ => true,
+    };
     let was_there = matches!(opening.route, Route::Proxy { was_there: true, .. });
     let word = match outcome {
         // Its words are the same for a connection of the command's own, which would take as long to fail.

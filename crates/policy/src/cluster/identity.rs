@@ -30,6 +30,7 @@ const ISSUED: u8 = 4;
 const MFA: u8 = 5;
 const DEVICE: u8 = 6;
 const SERIAL: u8 = 7;
+const ENDS: u8 = 8;
 
 /// What a certificate says about whom it was made for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -49,6 +50,8 @@ pub struct Identity {
     pub mfa: Option<u64>,
     /// The approved device whose key was used.
     pub device: Option<Name>,
+    /// When the login ends, Unix seconds, where its user wanted it shorter than his roles allow. Nothing makes it longer.
+    pub ends: Option<u64>,
 }
 
 /// Who or what a certificate is for.
@@ -86,6 +89,7 @@ impl Identity {
             serial: 0,
             mfa: None,
             device: None,
+            ends: None,
         }
     }
 
@@ -135,6 +139,9 @@ impl Identity {
         if self.serial != 0 {
             field(&mut out, SERIAL, &self.serial.to_be_bytes());
         }
+        if let Some(ends) = self.ends {
+            field(&mut out, ENDS, &ends.to_be_bytes());
+        }
         out
     }
 
@@ -165,6 +172,7 @@ fn read(bytes: &[u8]) -> Result<Identity, String> {
     }
     let (mut cluster, mut subject, mut issued) = (None, None, None);
     let (mut roles, mut mfa, mut device, mut serial) = (Vec::new(), None, None, 0);
+    let mut ends = None;
     let mut last = 0;
     while !rest.is_empty() {
         let &[number, high, low, ref behind @ ..] = rest else {
@@ -190,6 +198,7 @@ fn read(bytes: &[u8]) -> Result<Identity, String> {
                     return Err("has a serial of none".to_string());
                 }
             }
+            ENDS => ends = Some(integer(value)?),
             _ => {}
         }
     }
@@ -201,6 +210,7 @@ fn read(bytes: &[u8]) -> Result<Identity, String> {
         serial,
         mfa,
         device,
+        ends,
     })
 }
 

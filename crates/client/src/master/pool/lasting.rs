@@ -1,23 +1,26 @@
 //! What lasts: connections that are wanted for always are made anew when they break, and the login that they belong to is renewed
 //! before its end, where its roles let it be.
 
-use super::{LinkPlan, NodeLink, Pool};
+use super::{LinkPlan, MAX_CONNECTIONS, NodeKey, NodeLink, Pool};
 use crate::master::file_stamps::LoginStamp;
 use crate::master::reached;
 use crate::master_client::ALWAYS;
 use crate::profile::Profile;
 use crate::{connect, login};
 use fleetgate_net::backoff::{Backoff, random};
+use fleetgate_wire::master::Way;
 use std::future::pending;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::task::spawn_local;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep, sleep_until};
 
 /// The longest wait before a connection is made anew that is wanted for always. One that lived for longer begins them anew.
 pub(super) const LONGEST_WAIT: Duration = Duration::from_mins(1);
 /// These waits.
 pub(super) const WAITS: Backoff = Backoff::new(Duration::from_secs(1), LONGEST_WAIT);
+/// For how long a proxy that could not be reached is tried by nobody but who asks for it.
+const AWAY: Duration = Duration::from_secs(5);
 /// Those before a renewal of the login is tried again.
 const RENEWALS: Backoff = Backoff::new(Duration::from_secs(5), Duration::from_mins(10));
 
@@ -31,16 +34,35 @@ impl Pool {
         awaited.push(plan.key.clone());
         let pool = self.clone();
         spawn_local(async move {
-            sleep(plan.waits.failed(random())).await;
-            if pool.is_retired.get() {
-                return;
+            loop {
+                sleep(plan.waits.failed(random())).await;
+                if pool.is_retired.get() {
+                    return;
+                }
+                // What another one of this proxy's connections has just found out.
+                if !pool.has_just_failed(&plan.key) {
+                    break;
+                }
             }
             pool.awaited.borrow_mut().retain(|key| *key != plan.key);
             let mut nodes = pool.nodes.borrow_mut();
-            if !nodes.iter().any(|link| link.key == plan.key) {
+            if nodes.len() < MAX_CONNECTIONS && !nodes.iter().any(|link| link.key == plan.key) {
                 nodes.push(pool.open(plan));
             }
         });
+    }
+
+    /// Whether the proxy of such a connection was found to be away a moment ago.
+    fn has_just_failed(&self, key: &NodeKey) -> bool {
+        let Way::Proxy { address } = &key.way else {
+            return false;
+        };
+        let proxies = self.proxies.borrow();
+        let slot = proxies.get(&*address.to_string_lossy());
+        slot.is_some_and(|slot| {
+            let failed = slot.failed.borrow();
+            slot.link.borrow().is_none() && failed.as_ref().is_some_and(|(when, _)| when.elapsed() < AWAY)
+        })
     }
 
     /// Renews the login when two thirds of its time are over, and waits for that; until when it holds then, Unix seconds. For
@@ -48,28 +70,57 @@ impl Pool {
     pub(in crate::master) async fn renewal(self: &Rc<Pool>) -> u64 {
         let mut waits = RENEWALS;
         loop {
-            let Some(due) = self.renewal_due() else {
+            let Some((due, least)) = self.renewal_due() else {
                 return pending().await;
             };
             reached(Some(due)).await;
+            // By a clock that nobody sets: where the calendar is ahead of the cluster's, each certificate is an old one.
+            if let Some(last) = self.renewed.get() {
+                sleep_until(last + least).await;
+            }
+            let before = self.end();
             // Another login has its own master.
             if !self.is_current() {
                 return pending().await;
             }
+            if let Some(end) = self.end().filter(|_| self.end() != before) {
+                return end;
+            }
             match login::renew(&self.home).await {
                 Ok(profile) => return self.renewed(profile),
-                Err(_) => sleep(waits.failed(random())).await,
+                Err(error) => {
+                    *self.trouble.borrow_mut() = Some(error.to_string());
+                    sleep(waits.failed(random())).await;
+                }
             }
         }
     }
 
-    /// When the login is to be renewed, Unix seconds. None: it cannot be, or not for longer than it holds anyway.
-    fn renewal_due(&self) -> Option<u64> {
+    /// Whether the home has the same login with later certificates, by `fleetgate login --renew`: then it is that one's master.
+    pub(super) fn was_renewed_by_another(self: &Rc<Pool>) -> bool {
+        let Ok(found) = self.home.login() else {
+            return false;
+        };
+        let is_later = self
+            .profile
+            .borrow()
+            .as_ref()
+            .is_some_and(|own| found.is_same_login(own) && found.expires > own.expires);
+        if is_later {
+            self.renewed(found);
+            self.changed.notify_one();
+        }
+        is_later
+    }
+
+    /// When the login is to be renewed, Unix seconds, and how long after a renewal at least. None: it cannot be, or not for longer than it holds anyway.
+    fn renewal_due(&self) -> Option<(u64, Duration)> {
         let profile = self.profile.borrow();
         let profile = profile.as_ref()?;
         profile.renewable.filter(|until| *until > profile.expires)?;
         let validity = connect::certificate(&self.home).ok()?.validity();
-        Some(validity.end - validity.end.saturating_sub(validity.start) / 3)
+        let lifetime = validity.end.saturating_sub(validity.start);
+        Some((validity.end - lifetime / 3, Duration::from_secs(lifetime / 6)))
     }
 
     /// The login goes on with other certificates. Who decides about a session by the old ones would end it with them, so new
@@ -78,6 +129,8 @@ impl Pool {
         let end = profile.expires;
         *self.stamp.borrow_mut() = LoginStamp::of(&self.home).ok();
         *self.profile.borrow_mut() = Some(profile);
+        self.renewed.set(Some(Instant::now()));
+        self.trouble.borrow_mut().take();
         for slot in self.proxies.borrow().values() {
             slot.link.borrow_mut().take();
         }

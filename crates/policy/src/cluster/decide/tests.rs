@@ -80,6 +80,7 @@ fn alice(roles: &[&str]) -> Case {
             serial: 41,
             mfa: Some(NOW - 60),
             device: None,
+            ends: None,
         },
         expires: None,
         locks: Vec::new(),

@@ -15,6 +15,7 @@ fn alice() -> Identity {
         serial: 0,
         mfa: Some(1_800_000_060),
         device: Some(name("laptop")),
+        ends: None,
     }
 }
 
@@ -63,6 +64,7 @@ impl Dice {
             serial: self.roll(2) * self.roll(u64::MAX),
             mfa: (self.roll(2) == 0).then(|| self.roll(u64::MAX)),
             device: (self.roll(2) == 0).then(|| self.name()),
+            ends: None,
         }
     }
 }
@@ -107,7 +109,7 @@ fn the_first_version_stays_as_it_is() {
         \x04\x00\x08\0\0\0\0\x6b\x49\xd2\x00\x05\x00\x08\0\0\0\0\x6b\x49\xd2\x3c\x06\x00\x06laptop";
     assert_eq!(alice().encode(), golden);
     // What a later fleetgate adds is skipped.
-    let later = [&golden[..], b"\x08\x00\x02hi\xff\x00\x00"].concat();
+    let later = [&golden[..], b"\x09\x00\x02hi\xff\x00\x00"].concat();
     assert_eq!(Identity::parse(&later), Ok(alice()));
     let by_state = Identity {
         serial: 258,
@@ -115,6 +117,13 @@ fn the_first_version_stays_as_it_is() {
     };
     let with_serial = [&golden[..], b"\x07\x00\x08\0\0\0\0\0\0\x01\x02"].concat();
     assert_eq!(by_state.encode(), with_serial);
+    let short = Identity {
+        ends: Some(258),
+        ..alice()
+    };
+    let with_end = [&golden[..], b"\x08\x00\x08\0\0\0\0\0\0\x01\x02"].concat();
+    assert_eq!(short.encode(), with_end);
+    assert_eq!(Identity::parse(&with_end), Ok(short));
 }
 
 #[test]

@@ -35,6 +35,7 @@ pub fn identity(user: &str) -> Identity {
         serial: 1,
         mfa: None,
         device: None,
+        ends: None,
     }
 }
 
