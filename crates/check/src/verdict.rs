@@ -111,6 +111,8 @@ impl Verdict {
             .split(|b| *b == b'\n')
             .find(|line| !line.trim_ascii().is_empty());
         let why = match (first, code) {
+            // The node's or the client's own reason; no program ended with that code.
+            (Some(line), 255) => String::from_utf8_lossy(line.trim_ascii()).into_owned(),
             (Some(line), _) => format!(
                 "{} (exit code {code})",
                 String::from_utf8_lossy(line.trim_ascii())
@@ -194,7 +196,7 @@ mod tests {
             (
                 255,
                 &b"\n  \nrefused | by\x1b[2J rule\nmore"[..],
-                "UNKNOWN - refused / by [2J rule (exit code 255)",
+                "UNKNOWN - refused / by [2J rule",
             ),
             (
                 255,

@@ -56,6 +56,13 @@ pub fn import_nrpe(given: &Arguments) -> Outcome {
         let why = "there is no line `command[NAME]=...`: is it NRPE's configuration?".to_owned();
         return Err(ClientError::Broken(path.to_owned(), why).into());
     }
+    if let Some(role) = given.value("role") {
+        eprintln!(
+            "note: these tables belong into the file of the role {}, whose `kinds` leave `exec` out; applied alone they would \
+             be a role without nodes and logins",
+            text::printable(role)
+        );
+    }
     for note in notes {
         eprintln!("note: {}", text::printable(&note));
     }

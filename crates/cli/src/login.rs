@@ -363,7 +363,7 @@ fn text(p: &Profile, is_enrolled: bool) -> String {
             match p.expires > now {
                 true => match p.renewable.filter(|until| *until > p.expires) {
                     Some(until) => format!(
-                        "for {}; it can be renewed for {}",
+                        "for {}; by its roles as they were then it can be renewed for {}",
                         time::span(p.expires - now),
                         time::span(until - now)
                     ),

@@ -72,8 +72,8 @@ pub fn monitor(given: &Arguments) -> Outcome {
     Ok(0)
 }
 
-/// Where the configuration is: the node's own file, or where there is none that of all services. A node without root has
-/// nothing to do with either: what they say is about the machine's node.
+/// Where the configuration is: that of all services, if it has a section for the node, which `fleetgate up` runs by it; else
+/// the node's own file. A node without root has nothing to do with either: what they say is about the machine's node.
 pub fn configuration(given: &Arguments) -> PathBuf {
     match given.value("config") {
         Some(path) => path.into(),
@@ -83,7 +83,8 @@ pub fn configuration(given: &Arguments) -> PathBuf {
 }
 
 fn of_the_machine(own: &Path, of_all: &Path) -> PathBuf {
-    match !own.exists() && of_all.exists() {
+    let has_node = || cluster::roles(of_all).is_ok_and(|roles| roles.contains(&cluster::Role::Node));
+    match of_all.exists() && (!own.exists() || has_node()) {
         true => of_all.into(),
         false => own.into(),
     }

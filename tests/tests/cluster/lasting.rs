@@ -43,7 +43,11 @@ print([c["keep"] for c in json.load(sys.stdin)["masters"][0]["connections"] if c
         until_always
         is "$(masters)" "$(cat before)"
         told 0 hello -H gate -c greeting -t 60
-        # What the role takes away is not tried again and again.
+        # What is not there is not tried again and again; nor is what the role takes away.
+        told 3 'UNKNOWN - nowhere greeting: ' -H nowhere -c greeting --keep always
+        sleep 2
+        "$F" master status --home home > said
+        ! grep nowhere said || exit 1
         role '"root"'
         until [ "$(always || true)" = 0 ]; do sleep 0.05; done
         sleep 3
@@ -75,7 +79,7 @@ lifetime = "1m"'
         role '"ada"' "$limits"'
 renewal = "1h"'
         again "$F" login --home home --password-file password --authenticator totp --no-agent
-        "$F" status --home home | grep -q '^holds  *for .*; it can be renewed for '
+        "$F" status --home home | grep -q '^holds  *for .*; by its roles as they were then it can be renewed for '
         expires() {{ "$F" status --home home --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["expires"])'; }}
         first=$(expires)
         sha256sum home/id home/tls.key > keys
@@ -87,12 +91,13 @@ renewal = "1h"'
         is "$(masters)" "$(cat before)"
         sha256sum --quiet -c keys
         "$F" audit --state cluster --json --event login_refreshed | grep -q '"renewed":true'
-        # By hand, too.
+        # By hand, too; the master goes on with that one.
         second=$(expires)
         sleep 1
         "$F" login --home home --renew --no-agent | grep -q '^holds '
         [ "$(expires)" -gt "$second" ]
         told 0 hello -H gate -c greeting
+        is "$(masters)" "$(cat before)"
         # A lock ends it.
         "$F" lock add --state cluster --user ada
         told 3 'UNKNOWN - gate greeting: ' -H gate -c greeting

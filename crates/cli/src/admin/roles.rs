@@ -61,7 +61,7 @@ pub fn apply(given: &Arguments) -> Outcome {
         .iter()
         .flatten()
         .filter(changed)
-        .flat_map(|role| without_nodes(role, &nodes))
+        .flat_map(|role| opens_nothing(role).into_iter().chain(without_nodes(role, &nodes)))
         .collect();
     for warning in &warnings {
         eprintln!("{}", output::printable(warning));
@@ -83,6 +83,20 @@ pub fn apply(given: &Arguments) -> Outcome {
                 .collect()
         },
     )
+}
+
+/// A sentence for a role that opens nothing, as one whose file was cut, or holds its commands alone.
+fn opens_nothing(role: &Role) -> Option<String> {
+    let what = match (role.admin, role.nodes.is_empty(), role.logins.is_empty()) {
+        (true, true, true) | (_, false, false) => return None,
+        (_, true, true) => "nodes and no logins",
+        (_, true, false) => "nodes",
+        (_, false, true) => "logins",
+    };
+    Some(format!(
+        "warning: role {}: it names no {what}, so it lets its users in nowhere",
+        role.name
+    ))
 }
 
 /// A sentence for each selector of a role that no node fits: a label or a name that was mistyped opens nothing.
@@ -249,7 +263,14 @@ mod tests {
         );
         assert!(warnings[1].contains("\"db1\""), "{warnings:?}");
         let right = parse_roles("roles.toml", &text.replace("prd", "prod").replace("db1", "*"));
-        assert_eq!(without_nodes(&right.expect("roles")[0], &[node]), [""; 0]);
+        let right = right.expect("roles");
+        assert_eq!(without_nodes(&right[0], &[node]), [""; 0]);
+        assert_eq!(opens_nothing(&right[0]), None);
+        let said = |text: &str| opens_nothing(&parse_roles("r.toml", text).expect("roles")[0]);
+        let why = said("[role.x]\nkinds = []").expect("it opens nothing");
+        assert!(why.contains("names no nodes and no logins"), "{why}");
+        assert!(said("[role.x]\nnodes = [\"*\"]").is_some_and(|why| why.contains("no logins")));
+        assert_eq!(said("[role.x]\nadmin = true"), None);
     }
 
     #[test]
