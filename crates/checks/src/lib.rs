@@ -16,6 +16,7 @@
 pub mod file;
 mod list;
 mod listen;
+pub mod nrpe;
 mod passive;
 pub mod perfdata;
 mod results;

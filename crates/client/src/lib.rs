@@ -20,11 +20,9 @@ pub mod files;
 pub mod fleet;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
-pub mod join;
 pub mod login;
 pub mod master;
 pub mod master_client;
-pub mod nrpe;
 pub mod pem;
 pub mod profile;
 pub mod prompt;

@@ -309,20 +309,21 @@ impl SharedState {
 
 /// As much of a status as a frame holds, and how much more there is.
 fn cut(mut status: FromMaster) -> FromMaster {
-    if let FromMaster::Status {
+    let FromMaster::Status {
         connections, more, ..
     } = &mut status
-    {
-        let mut room = MAX_FRAME - 4 * MAX_WORDS;
-        let fits = |one: &&ConnectionStatus| {
-            let left = room.checked_sub(one.name.len() + 64);
-            room = left.unwrap_or(0);
-            left.is_some()
-        };
-        let count = connections.iter().take_while(fits).count();
-        *more = u32::try_from(connections.len() - count).unwrap_or(u32::MAX);
-        connections.truncate(count);
-    }
+    else {
+        return status;
+    };
+    let mut room = MAX_FRAME - 4 * MAX_WORDS;
+    let fits = |one: &&ConnectionStatus| {
+        let left = room.checked_sub(one.name.len() + 64);
+        room = left.unwrap_or(0);
+        left.is_some()
+    };
+    let count = connections.iter().take_while(fits).count();
+    *more = u32::try_from(connections.len() - count).unwrap_or(u32::MAX);
+    connections.truncate(count);
     status
 }
 

@@ -90,6 +90,18 @@ struct LinkPlan {
     waits: Backoff,
 }
 
+impl LinkPlan {
+    fn new(key: NodeKey, keep: Duration, time: Duration) -> LinkPlan {
+        let waits = WAITS;
+        LinkPlan {
+            key,
+            keep,
+            time,
+            waits,
+        }
+    }
+}
+
 /// A server to which no connection came about without a person.
 struct LeftAlone {
     key: NodeKey,
@@ -304,12 +316,7 @@ impl Pool {
             return guest.answer(&FromMaster::Cold);
         }
         let time = Duration::from_secs(target.connect.into());
-        let link = self.open(LinkPlan {
-            key,
-            keep,
-            time,
-            waits: WAITS,
-        });
+        let link = self.open(LinkPlan::new(key, keep, time));
         guest.set_use(link.usage.begin(keep));
         // It is the first one there.
         let _ = link.sessions.try_send(guest);
@@ -386,17 +393,12 @@ impl Pool {
     /// Makes an SSH connection and keeps it until nobody has used it for its time, or it breaks.
     async fn keep(
         self: Rc<Pool>,
-        plan: LinkPlan,
+        mut plan: LinkPlan,
         waiting: mpsc::Receiver<Guest>,
         usage: Rc<Usage>,
         proxy: Rc<RefCell<Option<Proxy>>>,
     ) {
-        let LinkPlan {
-            key,
-            keep,
-            time,
-            mut waits,
-        } = plan;
+        let (key, keep, time) = (plan.key.clone(), plan.keep, plan.time);
         let begun = Instant::now();
         let mut guests = Guests::new(waiting, usage.clone(), key.whom());
         let takes_anybody = match self.route(&key, keep).await {
@@ -424,15 +426,10 @@ impl Pool {
         match takes_anybody {
             true if usage.is_for_always() => {
                 if begun.elapsed() > LONGEST_WAIT {
-                    waits.worked();
+                    plan.waits.worked();
                 }
-                let keep = ALWAYS;
-                self.make_anew(LinkPlan {
-                    key,
-                    keep,
-                    time,
-                    waits,
-                });
+                plan.keep = ALWAYS;
+                self.make_anew(plan);
             }
             // Its files are looked at, or the role changes, before it is asked again by nobody's wish.
             false if matches!(key.way, Way::Server { .. }) => self.leave_alone(key),

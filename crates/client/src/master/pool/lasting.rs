@@ -145,11 +145,7 @@ impl Pool {
 impl NodeLink {
     /// How it is made anew, where it is wanted for always.
     fn plan_for_always(&self) -> Option<LinkPlan> {
-        self.usage.is_for_always().then(|| LinkPlan {
-            key: self.key.clone(),
-            keep: ALWAYS,
-            time: self.time,
-            waits: WAITS,
-        })
+        let plan = || LinkPlan::new(self.key.clone(), ALWAYS, self.time);
+        self.usage.is_for_always().then(plan)
     }
 }
