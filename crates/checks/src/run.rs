@@ -41,6 +41,8 @@ pub(super) struct Runner {
 /// What a check says, within its bound. What is beyond it is read and dropped, so that the check ends as it would have.
 #[derive(Default)]
 struct Output {
+    /// The master said that it has begun.
+    has_begun: bool,
     bytes: Vec<u8>,
     is_cut: bool,
 }
@@ -70,9 +72,10 @@ impl Runner {
         options.asked = Some(clock());
         let time = Duration::from_secs(options.timeout.into());
         let warm = match Values::read(&options.secrets) {
-            Ok(secrets) => timeout(time, self.by_master(&options, &secrets, &mut output))
-                .await
-                .unwrap_or(Outcome::Late(false)),
+            Ok(secrets) => match timeout(time, self.by_master(&options, &secrets, &mut output)).await {
+                Ok(outcome) => outcome,
+                Err(_) => Outcome::Late(output.has_begun),
+            },
             Err(why) => Outcome::Over(Verdict::unknown(why)),
         };
         let verdict = match warm {
@@ -171,7 +174,7 @@ async fn follow(
                     Err(_) => Heard::End,
                 };
                 match hearing.hear(heard) {
-                    Step::GoOn => {}
+                    Step::GoOn => output.has_begun = hearing.has_begun,
                     // The master has written everything by then, and a plugin's child that holds the pipe is not waited for.
                     Step::Ended(code) => {
                         drain(&mut said, |bytes| output.keep(bytes));

@@ -78,7 +78,7 @@ fn a_damaged_file_of_a_login_is_named_with_what_mends_it() {
     }
     // The keys of a login that cannot be read are removed like others.
     let left = say("damaged profile.json cut; said logout --home hurt > /dev/null; ls hurt");
-    assert_eq!(left, "state.json\n");
+    assert_eq!(left, "login.lock\nstate.json\n");
 }
 
 #[test]
