@@ -1,10 +1,9 @@
 //! `fleetgate join`: keys are made or found, a token is shown, and what comes of it is written where the role looks.
 
-mod machine;
-
 use crate::flags::{Arguments, Outcome};
 use crate::{cluster, output};
 use fleetgate_client::error::ClientError;
+use fleetgate_client::join::{self, Joined, Machine};
 use fleetgate_client::prompt::{self, AnswerSource};
 use fleetgate_client::{connect, files, time};
 use fleetgate_net::tls::Believe;
@@ -14,7 +13,6 @@ use fleetgate_node::config::cluster::{self as state, SignedState};
 use fleetgate_node::identity::{self, Identity};
 use fleetgate_node::monitor;
 use fleetgate_proto::v1::JoinReply;
-use machine::{Joined, Machine};
 use serde_json::json;
 use std::fs::DirBuilder;
 use std::io::ErrorKind;
@@ -83,7 +81,7 @@ pub fn run(given: &Arguments) -> Outcome {
                 .into());
         }
     };
-    let token = machine::token(&text)?;
+    let token = join::token(&text)?;
     let machine = Machine {
         name: given
             .value("name")
@@ -101,7 +99,7 @@ pub fn run(given: &Arguments) -> Outcome {
     {
         check_writable(parent, 0o755)?;
     }
-    let joined = connect::run(machine::join(proxy, &token, machine))?;
+    let joined = connect::run(join::join(proxy, &token, machine))?;
     let reply = &joined.reply;
     let mut proxy_place = None;
     let section = match reply.kind.as_str() {

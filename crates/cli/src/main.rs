@@ -30,6 +30,7 @@ mod man;
 mod master;
 mod node;
 mod output;
+mod proxy_command;
 mod remote;
 mod run;
 mod seal;

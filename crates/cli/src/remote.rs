@@ -48,7 +48,7 @@ pub fn proxy_command(given: &Arguments) -> Outcome {
     let home = Home::find(given.value("home"))?;
     let host = given.word().unwrap_or_default();
     let login = given.value("login").unwrap_or_default();
-    connect::run(fleetgate_client::proxy_command::run(&home, host, login))?;
+    connect::run(crate::proxy_command::run(&home, host, login))?;
     Ok(0)
 }
 

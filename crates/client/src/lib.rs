@@ -20,13 +20,13 @@ pub mod files;
 pub mod fleet;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
+pub mod join;
 pub mod login;
 pub mod master;
 pub mod master_client;
 pub mod pem;
 pub mod profile;
 pub mod prompt;
-pub mod proxy_command;
 pub mod ssh;
 pub mod standard_output;
 pub mod stderr;

@@ -33,7 +33,7 @@ pub(crate) struct Streams {
 }
 
 /// One of the standard streams.
-pub(crate) struct StandardStream {
+pub struct StandardStream {
     how: How,
 }
 
@@ -112,7 +112,7 @@ impl Streams {
     }
 
     /// Input and output; with `error`, standard error too. Without `input` what is read is the end.
-    pub(crate) fn open(input: bool, error: bool) -> io::Result<Streams> {
+    pub fn open(input: bool, error: bool) -> io::Result<Streams> {
         Ok(Streams {
             input: input.then(|| StandardStream::open(0)).transpose()?,
             output: Some(StandardStream::open(1)?),
@@ -123,7 +123,7 @@ impl Streams {
 
 impl StandardStream {
     /// Of the process: 0, 1 or 2. To be called within a runtime.
-    pub(crate) fn open(number: i32) -> io::Result<StandardStream> {
+    pub fn open(number: i32) -> io::Result<StandardStream> {
         let owned = match number {
             0 => io::stdin().as_fd().try_clone_to_owned(),
             1 => io::stdout().as_fd().try_clone_to_owned(),

@@ -33,7 +33,7 @@ pub use command::{command, in_background};
 pub(crate) use command::{run_options, run_to_end};
 pub use engine::MAX_PENDING;
 pub use hosts::{Hosts, Strict};
-pub(crate) use local::StandardStream;
+pub use local::StandardStream;
 pub use login::{Credential, LoginMethods};
 pub use options::{Explain, Options};
 pub use server_memory::ServerMemory;

@@ -1,7 +1,7 @@
 //! What a machine does once: shows a token and gets certificates for its keys. Where they are kept is its role's.
 
-use fleetgate_client::connect;
-use fleetgate_client::error::ClientError;
+use crate::connect;
+use crate::error::ClientError;
 use fleetgate_net::tls::Believe;
 use fleetgate_net::{Admits, Ticket, x509};
 use fleetgate_policy::cluster::State;

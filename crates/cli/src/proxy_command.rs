@@ -4,13 +4,13 @@
 //! Why there is no connection is said to ssh itself, as a peer that disconnects: an ssh that is to keep its connections
 //! (ControlPersist), as our ssh_config has it, gives this command no standard error.
 
-use crate::config;
-use crate::error::ClientError;
-use crate::master_client::{Keep, PERSIST, ProxyConnector};
-use crate::profile::Home;
-use crate::ssh::StandardStream;
-use crate::timings::Timings;
-use crate::transport::{DialOptions, DialStream};
+use fleetgate_client::config;
+use fleetgate_client::error::ClientError;
+use fleetgate_client::master_client::{Keep, PERSIST, ProxyConnector};
+use fleetgate_client::profile::Home;
+use fleetgate_client::ssh::StandardStream;
+use fleetgate_client::timings::Timings;
+use fleetgate_client::transport::{DialOptions, DialStream};
 use fleetgate_ssh::codec::Write as _;
 use fleetgate_ssh::event::Reason;
 use std::cell::RefCell;
