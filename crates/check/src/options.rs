@@ -143,7 +143,7 @@ pub fn parse(words: &[&[u8]]) -> Result<Invocation, String> {
             b"-l" | b"--login" => options.login = Some(name_of("the account", value()?)?),
             b"--home" => options.home = Some(value()?.to_vec()),
             b"--keep" => options.keep = keep(value()?)?,
-            b"--asked" => options.asked = number(value()?),
+            b"--asked" => options.asked = Some(moment(value()?)?),
             b"--secret" => {
                 let secret = secret_of(value()?)?;
                 add_secret(&mut options.secrets, secret)?;
@@ -285,8 +285,13 @@ fn timeout(word: &[u8]) -> Result<(u32, State), String> {
     }
 }
 
-fn number(word: &[u8]) -> Option<i64> {
-    core::str::from_utf8(word).ok()?.parse().ok()
+/// Nanoseconds of the monotonic clock, which begins at 0 and has not run for a century.
+fn moment(word: &[u8]) -> Result<i64, String> {
+    const CENTURY: i64 = 100 * 365 * 86_400 * 1_000_000_000;
+    let number = core::str::from_utf8(word).ok().and_then(|text| text.parse().ok());
+    number
+        .filter(|at| (0..CENTURY).contains(at))
+        .ok_or_else(|| format!("{ASKED} is for fleetgate itself, and takes no {}", shown(word)))
 }
 
 /// Seconds, or `always`.
@@ -354,6 +359,10 @@ mod tests {
         assert_eq!((usual.timeout, usual.keep), (TIMEOUT, KEEP));
         let kept = |words: &str| read(&format!("-H web1 -c load --keep {words}")).map(|o| o.keep);
         assert_eq!((kept("60"), kept("always")), (Ok(60), Ok(ALWAYS)));
+        // One time, from when the first program was asked; never later than now.
+        let asked = read("-H web1 -c load -t 5 --asked 7").expect("read");
+        assert_eq!((asked.end(100), asked.end(3)), (5_000_000_007, 5_000_000_003));
+        assert_eq!(usual.end(100), 10_000_000_100);
     }
 
     #[test]
@@ -371,6 +380,16 @@ mod tests {
             ("-H web1 -c load -t 5:BAD", "-t takes 1 to 3600 seconds"),
             ("-H web1 -c load -t 5:", "-t takes 1 to 3600 seconds"),
             ("-H web1 -c load -t 99999", "-t takes 1 to 3600 seconds"),
+            ("-H web1 -c load --asked x", "--asked is for fleetgate itself"),
+            ("-H web1 -c load --asked -1", "--asked is for fleetgate itself"),
+            (
+                "-H web1 -c load --asked -9223372036854775808",
+                "--asked is for fleetgate itself",
+            ),
+            (
+                "-H web1 -c load --asked 9223372036854775807",
+                "--asked is for fleetgate itself",
+            ),
             ("-H web1 -c load --keep 0", "--keep takes 1 to 86400 seconds"),
             ("-H web1 -c load --keep 86401", "--keep takes 1 to 86400 seconds"),
             ("-H web1 -c load --keep ever", "--keep takes 1 to 86400 seconds"),

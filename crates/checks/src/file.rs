@@ -98,14 +98,25 @@ impl<'de> Deserialize<'de> for ServiceName {
 
 /// For how long connections are kept, in seconds: a time, or `always`.
 fn keep<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
-    let text = String::deserialize(from)?;
-    if text == "always" {
-        return Ok(Some(ALWAYS));
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Form {
+        Seconds(u64),
+        Text(String),
     }
-    let Span(time) = Span::deserialize(StrDeserializer::new(&text))?;
-    match u32::try_from(time.as_secs()) {
+    let wrong = || D::Error::custom("keep is a time from 1s to 1d, or \"always\"");
+    let seconds = match Form::deserialize(from).map_err(|_| wrong())? {
+        Form::Text(text) if text == "always" => return Ok(Some(ALWAYS)),
+        Form::Text(text) => {
+            let Span(time) =
+                Span::deserialize(StrDeserializer::<D::Error>::new(&text)).map_err(|_| wrong())?;
+            time.as_secs()
+        }
+        Form::Seconds(seconds) => seconds,
+    };
+    match u32::try_from(seconds) {
         Ok(seconds @ 1..=MAX_KEEP) => Ok(Some(seconds)),
-        _ => Err(D::Error::custom("keep is from 1s to 1d, or always")),
+        _ => Err(wrong()),
     }
 }
 
@@ -368,7 +379,7 @@ check = "disk"
         };
         assert_eq!(kept("interval = \"1h\""), 7200);
         assert_eq!(kept("interval = \"1d\""), MAX_KEEP);
-        assert_eq!(kept("keep = \"5m\""), 300);
+        assert_eq!((kept("keep = \"5m\""), kept("keep = 300")), (300, 300));
         assert_eq!(kept("interval = \"1h\"\nkeep = \"always\""), ALWAYS);
         // What is started with these words is the same check.
         let options = Options {
@@ -410,9 +421,15 @@ check = "disk"
                 4,
                 "the absolute path of the file",
             ),
-            ("keep = \"0s\"".into(), 1, "keep is from 1s to 1d, or always"),
-            ("keep = \"2d\"".into(), 1, "keep is from 1s to 1d, or always"),
-            ("keep = \"ever\"".into(), 1, "\"90s\""),
+            (
+                "keep = \"0s\"".into(),
+                1,
+                "keep is a time from 1s to 1d, or \"always\"",
+            ),
+            ("keep = \"2d\"".into(), 1, "keep is a time from 1s to 1d"),
+            ("keep = \"ever\"".into(), 1, "keep is a time from 1s to 1d"),
+            ("keep = -1".into(), 1, "keep is a time from 1s to 1d"),
+            ("keep = true".into(), 1, "keep is a time from 1s to 1d"),
             (service("interval = \"0s\""), 4, "from 1s to 1d"),
             (service("interval = \"2d\""), 4, "from 1s to 1d"),
             (service("interval = \"soon\""), 4, "\"90s\""),

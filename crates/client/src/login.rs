@@ -144,10 +144,11 @@ pub async fn log_in(
 
 /// The login that is there, with fresh keys and a fresh second factor (`code`; empty: as old as it was).
 pub async fn refresh(home: &Home, code: &str) -> Result<Profile, ClientError> {
-    let before = (home.login()?, home.read_text("id")?);
-    let (keys, profile) = again(home, code, false).await?;
-    let _ = out_of_agent(home);
-    home.save_after((&before.0, &before.1), &profile, &keys)?;
+    let before = home.login()?;
+    let (old_key, old_certificate) = keys(home)?;
+    let (files, profile) = again(home, code, false).await?;
+    home.save_after((&before, &old_key), &profile, &files)?;
+    let _ = agent_forgets(&old_certificate);
     // What is kept is the old login's.
     master_client::retire(home, Kind::Login);
     Ok(profile)
@@ -156,10 +157,10 @@ pub async fn refresh(home: &Home, code: &str) -> Result<Profile, ClientError> {
 /// The login that is there, for another lifetime, where its roles let it be renewed. Its keys stay as they are, so that whoever
 /// reads its files meanwhile has ones that fit. The agent keeps the old certificate until that one's end.
 pub async fn renew(home: &Home) -> Result<Profile, ClientError> {
-    let before = (home.login()?, home.read_text("id")?);
+    let (before, key) = (home.login()?, home.read_text("id")?);
     home.is_writable()?;
-    let (keys, profile) = again(home, "", true).await?;
-    home.save_after((&before.0, &before.1), &profile, &keys)?;
+    let (files, profile) = again(home, "", true).await?;
+    home.save_after((&before, &key), &profile, &files)?;
     Ok(profile)
 }
 
@@ -289,12 +290,20 @@ pub fn into_agent(home: &Home, profile: &Profile) -> Result<bool, ClientError> {
 
 /// Takes the login's key out of the running ssh-agent, if it is there.
 pub fn out_of_agent(home: &Home) -> Result<bool, ClientError> {
-    let (Some(mut agent), Ok((_, certificate))) = (agent(), keys(home)) else {
+    let Ok((_, certificate)) = keys(home) else {
         return Ok(false);
+    };
+    Ok(agent_forgets(&certificate))
+}
+
+/// Takes a login's key out of the running ssh-agent; whether it was there.
+fn agent_forgets(certificate: &Certificate) -> bool {
+    let Some(mut agent) = agent() else {
+        return false;
     };
     let certified = agent.remove(certificate.blob()).is_ok();
     let plain = agent.remove(certificate.key().blob()).is_ok();
-    Ok(certified || plain)
+    certified || plain
 }
 
 fn agent() -> Option<Agent> {

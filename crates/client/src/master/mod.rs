@@ -378,3 +378,38 @@ impl MasterSocket {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_fits_its_frame_and_says_how_much_more_there_is() {
+        let one = |n: usize| ConnectionStatus {
+            name: format!("{}@{n}", "account").into_bytes(),
+            uses: 0,
+            age: 0,
+            idle: 0,
+            keep: 0,
+        };
+        for count in [0, 3, pool::MAX_CONNECTIONS] {
+            let status = cut(FromMaster::Status {
+                pid: 1,
+                version: VERSION.into(),
+                age: 0,
+                connections: (0..count).map(one).collect(),
+                more: 0,
+                trouble: Some(words(&"x".repeat(2 * MAX_WORDS))),
+            });
+            assert!(fleetgate_wire::encode(&status).len() <= MAX_FRAME, "{count}");
+            let FromMaster::Status {
+                connections, more, ..
+            } = status
+            else {
+                panic!("a status stays one");
+            };
+            assert_eq!(connections.len() + more as usize, count);
+            assert_eq!(more > 0, count == pool::MAX_CONNECTIONS);
+        }
+    }
+}

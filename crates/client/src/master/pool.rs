@@ -46,6 +46,7 @@ const MAX_LEFT_ALONE: usize = 256;
 /// For how long a server is left alone whose commands have to see for themselves. Each try would be a login there, and one more
 /// that failed.
 const LEFT_ALONE: Duration = Duration::from_mins(10);
+
 /// The connection to one proxy.
 struct ProxyLink {
     proxy: Proxy,
