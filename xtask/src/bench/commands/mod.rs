@@ -281,26 +281,36 @@ impl Rivals<'_> {
 
     /// Commands a second, `at_a_time` of them at any moment.
     fn rate(&self, name: &str, at_a_time: usize) -> Result<f64> {
-        let commands: Vec<Command> = (0..at_a_time).map(|_| self.command(name)).collect();
         let (count, start) = (AtomicU32::new(0), Instant::now());
-        let count = &count;
-        let worker = |mut command: Command| {
-            move || {
-                while start.elapsed() < SPAN {
-                    done(&mut command)?;
-                    count.fetch_add(1, Ordering::Relaxed);
-                }
-                Ok::<(), String>(())
+        self.side_by_side(name, at_a_time, |command| {
+            while start.elapsed() < SPAN {
+                done(command)?;
+                count.fetch_add(1, Ordering::Relaxed);
             }
-        };
+            Ok(())
+        })?;
+        Ok(f64::from(count.load(Ordering::Relaxed)) / start.elapsed().as_secs_f64())
+    }
+
+    /// Does `work` on so many threads, each with a command of its own.
+    fn side_by_side(
+        &self,
+        name: &str,
+        at_a_time: usize,
+        work: impl Fn(&mut Command) -> Result + Sync,
+    ) -> Result {
+        let mut commands: Vec<Command> = (0..at_a_time).map(|_| self.command(name)).collect();
+        let work = &work;
         scope(|scope| {
-            let workers: Vec<_> = commands.into_iter().map(|c| scope.spawn(worker(c))).collect();
+            let workers: Vec<_> = commands
+                .iter_mut()
+                .map(|command| scope.spawn(|| work(command)))
+                .collect();
             for worker in workers {
                 worker.join().map_err(|_| "a worker panicked")??;
             }
-            Ok::<(), String>(())
-        })?;
-        Ok(f64::from(count.load(Ordering::Relaxed)) / start.elapsed().as_secs_f64())
+            Ok(())
+        })
     }
 }
 

@@ -4,10 +4,9 @@
 use super::{CHECK, CHECK_DIRECT, NRPE, Rivals, done};
 use crate::bench::Bench;
 use crate::shell::Result;
-use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::thread::{scope, sleep};
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 const LATE: &str = "ten thousand checks a minute: ended after its moment";
@@ -42,34 +41,21 @@ pub(super) fn measure(bench: &mut Bench, rivals: &Rivals) -> Result {
 impl Rivals<'_> {
     /// Milliseconds from the moment of each check to its end.
     fn slice(&self, name: &str) -> Result<Vec<f64>> {
-        let commands: Vec<Command> = (0..AT_A_TIME).map(|_| self.command(name)).collect();
         let (next, times) = (AtomicU32::new(0), Mutex::new(Vec::new()));
-        let (next, times) = (&next, &times);
         let start = Instant::now();
-        let worker = |mut command: Command| {
-            move || {
-                loop {
-                    let number = next.fetch_add(1, Ordering::Relaxed);
-                    if number >= SLICE {
-                        return Ok::<(), String>(());
-                    }
-                    let moment = start + EVERY * number;
-                    sleep(moment.saturating_duration_since(Instant::now()));
-                    done(&mut command)?;
-                    let took = moment.elapsed().as_secs_f64() * 1e3;
-                    times.lock().map_err(|_| "a worker panicked")?.push(took);
+        self.side_by_side(name, AT_A_TIME, |command| {
+            loop {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                if number >= SLICE {
+                    return Ok(());
                 }
+                let moment = start + EVERY * number;
+                sleep(moment.saturating_duration_since(Instant::now()));
+                done(command)?;
+                let took = moment.elapsed().as_secs_f64() * 1e3;
+                times.lock().map_err(|_| "a worker panicked")?.push(took);
             }
-        };
-        scope(|scope| {
-            let workers: Vec<_> = commands.into_iter().map(|c| scope.spawn(worker(c))).collect();
-            for worker in workers {
-                worker.join().map_err(|_| "a worker panicked")??;
-            }
-            Ok::<(), String>(())
         })?;
-        Ok(std::mem::take(
-            &mut *times.lock().map_err(|_| "a worker panicked")?,
-        ))
+        times.into_inner().map_err(|_| "a worker panicked".to_owned())
     }
 }
