@@ -79,7 +79,7 @@ impl Service {
         let roles = self.roles_of(&identity);
         let roles: Vec<&Role> = roles.iter().collect();
         let expires = now + lifetime(&roles, request.lifetime);
-        // Whoever wants a short one, on a foreign machine for example, has no long one made of it.
+        // A user who asks for a short login, on a foreign machine for example, gets no longer one by a renewal.
         identity.ends = (request.lifetime > 0).then_some(expires);
         let used = Secrets {
             used: step,
@@ -146,12 +146,12 @@ impl Service {
             identity.mfa = Some(now);
         }
         let shown = self.device_shown(user, request.keys.as_ref(), request.device.as_ref())?;
-        // A device that is locked is not shed by not showing it.
+        // First: a login whose device is locked cannot go on by leaving the device out.
         locked(&published, &identity, now)?;
         if let Some(device) = shown.filter(|d| d.approved) {
             identity.device = Some(device.id);
         } else if request.renew {
-            // For another lifetime it has to be there again.
+            // A renewal needs the device's signature again.
             identity.device = None;
         } else if let Some(device) = &identity.device
             && !self.device_approved(user, device)

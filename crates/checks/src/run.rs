@@ -131,7 +131,7 @@ impl Runner {
         let local = |e: &io::Error| Verdict::unknown(format!("this machine: {e}"));
         let left = options.end(clock()) - clock();
         let time = Duration::from_nanos(left.try_into().unwrap_or(0)) + GRACE;
-        // Nobody closes it. The time in this line is nobody's fault.
+        // The semaphore is never closed. Waiting for a place in it does not count as the check's time.
         let waits = clock();
         let _one = self.programs.acquire().await;
         let options = &Options {

@@ -3,7 +3,7 @@
 //! that need none.
 //!
 //! What asks for a connection that is being made waits for it, and makes none of its own. A connection that nobody uses ends
-//! after the time that its last user asked for. One that is wanted for always is made anew when it breaks, by nobody's asking.
+//! after the time that its last user asked for. One that is wanted for always is made anew when it breaks, before a command asks.
 
 mod lasting;
 
@@ -432,7 +432,7 @@ impl Pool {
                 plan.keep = ALWAYS;
                 self.make_anew(plan);
             }
-            // Its files are looked at, or the role changes, before it is asked again by nobody's wish.
+            // The next try is for a command that asks, once the files have changed.
             false if matches!(key.way, Way::Server { .. }) => self.leave_alone(key),
             _ => {}
         }

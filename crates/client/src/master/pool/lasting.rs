@@ -19,13 +19,13 @@ use tokio::time::{Instant, sleep, sleep_until};
 pub(super) const LONGEST_WAIT: Duration = Duration::from_mins(1);
 /// These waits.
 pub(super) const WAITS: Backoff = Backoff::new(Duration::from_secs(1), LONGEST_WAIT);
-/// For how long a proxy that could not be reached is tried by nobody but who asks for it.
+/// For how long a proxy that could not be reached is tried only for commands that ask.
 const AWAY: Duration = Duration::from_secs(5);
 /// Those before a renewal of the login is tried again.
 const RENEWALS: Backoff = Backoff::new(Duration::from_secs(5), Duration::from_mins(10));
 
 impl Pool {
-    /// Makes a connection anew after a while, unless somebody's asking has made it by then.
+    /// Makes a connection anew after a while, unless a command's request has made it by then.
     pub(super) fn make_anew(self: &Rc<Pool>, mut plan: LinkPlan) {
         let mut awaited = self.awaited.borrow_mut();
         if self.is_retired.get() || awaited.contains(&plan.key) {
@@ -39,7 +39,7 @@ impl Pool {
                 if pool.is_retired.get() {
                     return;
                 }
-                // What another one of this proxy's connections has just found out.
+                // Another of this proxy's connections has just found it away.
                 if !pool.has_just_failed(&plan.key) {
                     break;
                 }
@@ -65,8 +65,8 @@ impl Pool {
         })
     }
 
-    /// Renews the login when two thirds of its time are over, and waits for that; until when it holds then, Unix seconds. For
-    /// ever, where the roles do not let it be renewed.
+    /// Waits until two thirds of the login's time are over, and renews it; its new end, Unix seconds. Never returns where the
+    /// roles do not let it be renewed.
     pub(in crate::master) async fn renewal(self: &Rc<Pool>) -> u64 {
         let mut waits = RENEWALS;
         loop {
@@ -74,7 +74,7 @@ impl Pool {
                 return pending().await;
             };
             reached(Some(due)).await;
-            // By a clock that nobody sets: where the calendar is ahead of the cluster's, each certificate is an old one.
+            // By the monotonic clock: where this machine's calendar is ahead of the cluster's, every certificate looks old.
             if let Some(last) = self.renewed.get() {
                 sleep_until(last + least).await;
             }
@@ -96,7 +96,8 @@ impl Pool {
         }
     }
 
-    /// Whether the home has the same login with later certificates, by `fleetgate login --renew`: then it is that one's master.
+    /// Whether `fleetgate login --renew` has put later certificates of the same login into the home; if so the master goes on
+    /// with those.
     pub(super) fn was_renewed_by_another(self: &Rc<Pool>) -> bool {
         let Ok(found) = self.home.login() else {
             return false;
@@ -123,8 +124,8 @@ impl Pool {
         Some((validity.end - lifetime / 3, Duration::from_secs(lifetime / 6)))
     }
 
-    /// The login goes on with other certificates. Who decides about a session by the old ones would end it with them, so new
-    /// sessions get connections that show the new ones.
+    /// The login goes on with new certificates. A node begins nothing on a connection whose certificate has ended, so new
+    /// sessions get new connections.
     fn renewed(self: &Rc<Pool>, profile: Profile) -> u64 {
         let end = profile.expires;
         *self.stamp.borrow_mut() = LoginStamp::of(&self.home).ok();
