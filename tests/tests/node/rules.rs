@@ -352,9 +352,10 @@ fn what_is_written_down() {
             sshd: None,
             cases: &[
                 (
-                    "mkfifo keys; s -tt gate < keys > screen 2>&1 & shell=$!; exec 3> keys; until_so eval 'who /run/utmp | grep -q ada'",
+                    "mkfifo keys; s -tt gate < keys > screen 2>&1 & shell=$!; exec 3> keys; until_so eval 'who /run/utmp | grep -q ada && lastlog -u ada | grep -q 127.0.0.1'",
                     "who /run/utmp | awk '{ print $1, $NF }'; last ada | grep -c 'still logged in'; lastlog -u ada | grep -c 127.0.0.1
-                     echo exit >&3; exec 3>&-; wait $shell; who /run/utmp | wc -l; last ada | grep -c 'still logged in'; last ada | grep -c '^ada .*127.0.0.1'",
+                     echo exit >&3; exec 3>&-; wait $shell; until_so eval '! who /run/utmp | grep -q ada'
+                     until_so eval '! last ada | grep -q \"still logged in\"'; who /run/utmp | wc -l; last ada | grep -c 'still logged in'; last ada | grep -c '^ada .*127.0.0.1'",
                     "0 ada (127.0.0.1)\n1\n1\n0\n0\n1",
                     &["session_started shell", "session_ended \"code\":0"],
                 ),
