@@ -4,7 +4,7 @@
 use fleetgate_check::options::{
     ASKED, Invocation, KEEP, MAX_KEEP, MAX_TIMEOUT, Options, TIMEOUT, add_secret, parse,
 };
-use fleetgate_check::secret::{Secret, is_name};
+use fleetgate_check::secret::{Secret, Values, is_name};
 use fleetgate_client::error::ClientError;
 use fleetgate_policy::cluster::{Selector, Span};
 use fleetgate_policy::text;
@@ -46,6 +46,13 @@ pub struct Service {
     pub interval: Duration,
     /// What runs. The node is still to be filled in.
     pub options: Options,
+}
+
+impl Service {
+    /// Whether the files of its secrets can be read, as each run reads them. The error is for people.
+    pub fn read_secrets(&self) -> Result<(), String> {
+        Values::read(&self.options.secrets).map(drop)
+    }
 }
 
 #[derive(Deserialize)]

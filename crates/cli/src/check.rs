@@ -103,7 +103,8 @@ pub fn serve(given: &Arguments) -> Outcome {
         command_file: path("nagios"),
     };
     if given.has("check") {
-        return print(&plan(&home, &options, given.has("once"))?);
+        let (plan, is_good) = plan(&home, &options, given.has("once"))?;
+        return print(&plan).map(|_| i32::from(!is_good));
     }
     let (is_json, is_once) = (given.has("json"), given.has("once"));
     let mut report = |result: &CheckResult| match (is_json, is_once) {
@@ -118,10 +119,10 @@ pub fn serve(given: &Arguments) -> Outcome {
     .map_err(Into::into)
 }
 
-/// What would be done, for `--check`.
-fn plan(home: &Home, options: &ServeOptions, is_once: bool) -> Result<String, ClientError> {
+/// What would be done, for `--check`, and whether it can be.
+fn plan(home: &Home, options: &ServeOptions, is_once: bool) -> Result<(String, bool), ClientError> {
     let file = ChecksFile::load(&options.file)?;
-    let mut plan = String::new();
+    let (mut plan, mut is_good) = (String::new(), true);
     for (name, service) in &file.services {
         let words = [&service.options.command]
             .into_iter()
@@ -136,6 +137,10 @@ fn plan(home: &Home, options: &ServeOptions, is_once: bool) -> Result<String, Cl
             service.interval.as_secs(),
             service.options.timeout
         );
+        if let Err(why) = service.read_secrets() {
+            let _ = writeln!(plan, "{name}: UNKNOWN, as long as {why}");
+            is_good = false;
+        }
     }
     let usual = [Listen::usual(home)];
     let listen = if options.listen.is_empty() {
@@ -151,7 +156,7 @@ fn plan(home: &Home, options: &ServeOptions, is_once: bool) -> Result<String, Cl
     for file in [&options.textfile, &options.command_file].into_iter().flatten() {
         let _ = writeln!(plan, "results are written to {}", file.display());
     }
-    Ok(plan)
+    Ok((plan, is_good))
 }
 
 fn result_line(result: &CheckResult) -> String {

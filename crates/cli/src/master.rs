@@ -4,11 +4,17 @@ use crate::flags::{Arguments, Outcome};
 use crate::output::{self, print};
 use fleetgate_client::connect;
 use fleetgate_client::error::ClientError;
-use fleetgate_client::master_client::{self as master, Kind, Status};
+use fleetgate_client::master_client::{self as master, Kind, Status, StayingMaster, is_nobody};
 use fleetgate_client::profile::Home;
 use fleetgate_wire::master::ALWAYS;
 use serde_json::{Value, json};
 use std::io;
+use std::time::Duration;
+use tokio::time::sleep;
+
+/// How often a master that makes room is waited for.
+const ATTEMPTS: u32 = 20;
+const A_MOMENT: Duration = Duration::from_millis(250);
 
 /// `master status`
 pub fn status(given: &Arguments) -> Outcome {
@@ -31,6 +37,30 @@ pub fn status(given: &Arguments) -> Outcome {
     print(&found.iter().map(lines).collect::<String>())
 }
 
+/// `master run`
+pub fn run(given: &Arguments) -> Outcome {
+    let home = Home::find(given.value("home"))?;
+    let here = |e| at(&home, Kind::Login, e);
+    connect::certificate(&home)?;
+    connect::run(async {
+        let mut tries = ATTEMPTS;
+        let master = loop {
+            tries -= 1;
+            match StayingMaster::new(&home).await {
+                // The one that was there makes room.
+                Err(e) if e.kind() == io::ErrorKind::AddrInUse && tries > 0 => sleep(A_MOMENT).await,
+                master => break master.map_err(here)?,
+            }
+        };
+        let _ = print(&format!("the master runs, process {}\n", master.status.pid));
+        master.ended().await;
+        Ok(())
+    })?;
+    // It ended with the login, most likely, which the next one has to hear.
+    connect::certificate(&home)?;
+    print("the master has ended\n")
+}
+
 /// `master stop`
 pub fn stop(given: &Arguments) -> Outcome {
     let home = Home::find(given.value("home"))?;
@@ -47,14 +77,6 @@ pub fn stop(given: &Arguments) -> Outcome {
         1 => "the master has ended\n",
         _ => "both masters have ended\n",
     })
-}
-
-/// Nobody listens there, or what listened was killed.
-fn is_nobody(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
-    )
 }
 
 fn at(home: &Home, kind: Kind, error: io::Error) -> ClientError {

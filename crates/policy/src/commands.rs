@@ -404,13 +404,20 @@ impl Command {
                 (Some(value), _) if argument.form.fits(value) => value,
                 (Some(value), _) => {
                     return Err(format!(
-                        "does not take {:?} as its argument {}",
+                        "does not take {:?} as its argument {}, which is {}",
                         shortened(value),
-                        argument.name
+                        argument.name,
+                        argument.form.description()
                     ));
                 }
                 (None, Some(default)) => default,
-                (None, None) => return Err(format!("needs its argument {}", argument.name)),
+                (None, None) => {
+                    return Err(format!(
+                        "needs its argument {}, which is {}",
+                        argument.name,
+                        argument.form.description()
+                    ));
+                }
             };
             values.push((&argument.name, value));
         }
@@ -469,6 +476,18 @@ impl Form {
         })
     }
 
+    /// What a value has to be, for the client whose value is not.
+    fn description(&self) -> String {
+        match self {
+            Form::Word => format!("a word of letters, digits and {WORD_SIGNS}"),
+            Form::Between(low, high) => format!("a whole number from {low} to {high}"),
+            Form::Path => {
+                format!("an absolute path of letters, digits, blanks and {WORD_SIGNS}/~, without ..")
+            }
+            Form::OneOf(choices) => format!("one of {}", shortened(&choices.join(", "))),
+        }
+    }
+
     fn fits(&self, value: &str) -> bool {
         if value.is_empty() || value.len() > MAX_ARGUMENT {
             return false;
@@ -516,8 +535,11 @@ fn is_path_character(c: char) -> bool {
     is_word_character(c) || c.is_alphanumeric() || matches!(c, '/' | ' ' | '~')
 }
 
+/// What a word may have beside letters and digits.
+const WORD_SIGNS: &str = "._-@%+=:,";
+
 fn is_word_character(c: char) -> bool {
-    c.is_ascii_alphanumeric() || "._-@%+=:,".contains(c)
+    c.is_ascii_alphanumeric() || WORD_SIGNS.contains(c)
 }
 
 pub(crate) fn is_name(text: &str) -> bool {

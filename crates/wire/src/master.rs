@@ -3,6 +3,7 @@
 //! ```text
 //! Lend → Lent (+ a socket that speaks HTTP/2 to the proxy) | Failed | Other
 //! Run (+ descriptors 0, 1, 2) → Say* → (Began → (Window | Resume)*, (Say | Suspend)* → Ended) | Cold | Failed | Other
+//! Stay → Status, and nothing until the master ends | Cold | Other
 //! Status → Status, Retire, Stop → nothing
 //! ```
 //!
@@ -145,6 +146,8 @@ choice! {
         5 => Stop,
         /// What there is.
         6 => Status,
+        /// The master does not end for want of commands while the sender's end is open. The way says which master is meant.
+        7 => Stay { target: Target },
     }
 }
 

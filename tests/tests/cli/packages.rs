@@ -55,6 +55,14 @@ fn common() -> Vec<(&'static str, String)> {
             "-rw-r--r--",
             "/usr/lib/systemd/system/fleetgate.service".to_owned(),
         ),
+        (
+            "-rw-r--r--",
+            "/usr/lib/systemd/system/fleetgate-master@.service".to_owned(),
+        ),
+        (
+            "-rw-r--r--",
+            "/usr/share/man/man1/fleetgate-master-run.1.gz".to_owned(),
+        ),
         ("-rw-r--r--", "/usr/lib/sysusers.d/fleetgate.conf".to_owned()),
         ("-rw-r--r--", "/usr/share/man/man1/fleetgate.1.gz".to_owned()),
         (

@@ -105,3 +105,48 @@ renewal = "1h"'
         grep -q 'ada is locked' said"#
     ));
 }
+
+#[test]
+fn a_master_that_is_run_by_a_service_manager_stays_without_commands() {
+    needs_root!("a node that serves other accounts");
+    let cluster = cluster();
+    cluster.script(&format!(
+        r#"{TOOLS}
+        begin
+        "$F" master stop --home home; nobody
+        # One that nobody runs ends with what its last command wanted kept.
+        told 0 hello -H gate -c greeting --keep 1
+        nobody
+        "$F" master run --home home > ran & run=$!
+        until grep -q '^the master runs, process ' ran; do sleep 0.05; done
+        masters > before
+        grep -qx "the master runs, process $(cat before)" ran
+        told 0 hello -H gate -c greeting --keep 1
+        sleep 3
+        is "$(masters)" "$(cat before)"
+        # Another one holds the same master, and each its own share.
+        "$F" master run --home home > second & second=$!
+        until [ -s second ]; do sleep 0.05; done
+        is "$(cat second)" "$(cat ran)"
+        kill $second; wait $second || true
+        told 0 hello -H gate -c greeting --keep 1
+        sleep 3
+        is "$(masters)" "$(cat before)"
+        "$F" master stop --home home
+        wait $run
+        is "$(tail -n 1 ran)" 'the master has ended'
+        nobody
+        # With nobody behind it, it ends as before.
+        "$F" master run --home home > ran & run=$!
+        until [ -s ran ]; do sleep 0.05; done
+        kill $run; wait $run || true
+        told 0 hello -H gate -c greeting --keep 1
+        nobody
+        "$F" master run --home home > ran & run=$!
+        until [ -s ran ]; do sleep 0.05; done
+        "$F" logout --home home
+        if wait $run; then exit 1; fi
+        if "$F" master run --home home 2> said; then exit 1; fi
+        grep -q 'fleetgate login' said"#
+    ));
+}

@@ -76,6 +76,8 @@ END
         sed 's/"gate"/"elsewhere"/' checks.toml > other.toml
         ! "$F" check serve --file other.toml --once 2> errors; grep -q 'no node that you may reach matches "elsewhere"' errors
         is "$(serve --check --textfile /run/x.prom | head -n 1)" 'load: ["load", "15,10,5", "30"] on place=cellar and gate, every 1 s, 10 s at most'
+        sed 's|^.service.load.*|&\nsecrets = {{ A = "/run/none" }}|' checks.toml > other.toml
+        ! "$F" check serve --file other.toml --check > said; grep -q '^load: UNKNOWN, as long as the secret A: "/run/none" ' said
         echo 'intervall = "1s"' > other.toml
         ! "$F" check serve --file other.toml --check 2> errors; grep -q 'other.toml: line 1: unknown field `intervall`, expected' errors"#,
         checks::TOOLS

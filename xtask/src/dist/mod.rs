@@ -115,6 +115,10 @@ fn stage(built: &Built, layout: &Layout, stage: &Path, epoch: u64) -> Result {
             "fleetgate-node.socket",
         ),
         ("usr/lib/systemd/system/fleetgate.service", "fleetgate.service"),
+        (
+            "usr/lib/systemd/system/fleetgate-master@.service",
+            "fleetgate-master@.service",
+        ),
         ("usr/lib/sysusers.d/fleetgate.conf", "sysusers.conf"),
         ("etc/logrotate.d/fleetgate", "logrotate"),
     ] {

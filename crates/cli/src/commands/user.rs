@@ -113,6 +113,18 @@ pub const TABLE: &[Command] = &[
     .flags(&[HOME, JSON])
     .examples(&[("what is kept", "fleetgate master status")]),
     Command::new(
+        &["master", "run"],
+        "have the login's connections kept, for a service manager",
+        "Starts the master where none runs, and has it stay while this command runs: the first check or session finds it, and \
+         a login whose roles have `renewal` is renewed. Ends when the master ends. The packages' unit \
+         `fleetgate-master@ACCOUNT.service` runs it for an account.",
+        master::run,
+    )
+    .flags(&[HOME])
+    .examples(&[
+        ("for the account of the monitoring", "systemctl enable --now fleetgate-master@nagios"),
+    ]),
+    Command::new(
         &["master", "stop"],
         "end the processes that keep connections",
         "Ends them, and every session that runs by them. The next `fleetgate ssh` starts another one.",
@@ -262,7 +274,7 @@ pub const TABLE: &[Command] = &[
         Flag::new("textfile", Value::Path("FILE"), "Write the page to this file too, for node_exporter (*.prom)."),
         Flag::new("nagios", Value::Path("FIFO"), "Write each result to this external command file of Nagios or Icinga."),
         Flag::new("once", Value::None, "Run each check once, write the results, and end."),
-        Flag::new("check", Value::None, "Read the file, say what would be done, and do nothing."),
+        Flag::new("check", Value::None, "Read the files, say what would be done, and do nothing. The exit code is 1 where a secret cannot be read."),
         HOME,
         Flag::new("json", Value::None, "Print a line of JSON for each result."),
     ])

@@ -21,7 +21,7 @@ use fleetgate_net::h2::{self, Caller, Routes, Tuning};
 use fleetgate_sys::{Fd, close_range, credentials, exec, net, process};
 use fleetgate_wire::master::{ConnectionStatus, FromMaster, MAX_FRAME, MAX_WORDS, Target, ToMaster, Way};
 use pool::{LentProxy, Pool};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::future::pending;
@@ -42,6 +42,9 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// After a longer wait the calendar is looked at again.
 const LONGEST_SLEEP: Duration = Duration::from_mins(5);
+
+/// Commands that want it to stay; one is enough.
+const MAX_STAYS: usize = 16;
 
 /// The socket, which is one master's at a time.
 struct MasterSocket {
@@ -65,6 +68,8 @@ struct SharedState {
     changed: Notify,
     /// For how long the last command wants things kept.
     keep: Cell<Duration>,
+    /// Who wants it to stay. It is looked at whether they are still there when nothing else keeps it.
+    stays: RefCell<Vec<MessageSocket>>,
 }
 
 /// Keeps connections of a kind, for the user whose login is in this directory: `DIRECTORY KIND`. The exit code.
@@ -123,6 +128,7 @@ async fn keep(home: Home, kind: Kind) -> io::Result<()> {
         is_stopped: Cell::new(false),
         changed: Notify::new(),
         keep: Cell::new(PERSIST),
+        stays: RefCell::default(),
     });
     let mut commands = JoinSet::new();
     commands.spawn_local(serve(shared.clone(), first));
@@ -141,12 +147,18 @@ async fn keep(home: Home, kind: Kind) -> io::Result<()> {
             break;
         }
         let is_idle = commands.is_empty() && shared.pool.is_empty();
-        if !is_idle {
+        if is_idle {
+            shared.stays.borrow_mut().retain(|socket| !socket.is_over());
+        } else {
             idle_since = Instant::now();
         }
         // Without connections it costs next to nothing to wait on, unless somebody wants it gone sooner.
         let keep = shared.keep.get();
-        let patience = if keep < PERSIST { keep } else { DAY };
+        let patience = if keep < PERSIST && shared.stays.borrow().is_empty() {
+            keep
+        } else {
+            DAY
+        };
         tokio::select! {
             Some(command) = arrival(&socket) => {
                 commands.spawn_local(serve(shared.clone(), command));
@@ -165,7 +177,13 @@ async fn keep(home: Home, kind: Kind) -> io::Result<()> {
                 over.set(reached(Some(end)));
                 renewal.set(shared.pool.renewal());
             }
-            () = sleep((idle_since + patience).saturating_duration_since(Instant::now())), if is_idle => break,
+            () = sleep((idle_since + patience).saturating_duration_since(Instant::now())), if is_idle => {
+                if shared.stays.borrow().is_empty() {
+                    break;
+                }
+                // Whether they are still there is looked at next.
+                idle_since = Instant::now();
+            }
         }
     }
     if let Some(socket) = socket {
@@ -209,7 +227,9 @@ async fn serve(shared: Rc<SharedState>, socket: MessageSocket) {
         return shared.make_room(&socket);
     };
     match word {
-        ToMaster::Lend { target } | ToMaster::Run { target, .. } if target.network != shared.network => {
+        ToMaster::Lend { target } | ToMaster::Run { target, .. } | ToMaster::Stay { target }
+            if target.network != shared.network =>
+        {
             let _ = socket.send(&FromMaster::Cold, &[]);
         }
         ToMaster::Lend { target } if shared.takes(&target) => shared.lend(socket, target).await,
@@ -219,22 +239,21 @@ async fn serve(shared: Rc<SharedState>, socket: MessageSocket) {
                 shared.changed.notify_one();
             }
         }
-        ToMaster::Lend { .. } | ToMaster::Run { .. } => shared.make_room(&socket),
+        ToMaster::Stay { target } if shared.takes(&target) => {
+            let mut stays = shared.stays.borrow_mut();
+            stays.retain(|socket| !socket.is_over());
+            if stays.len() < MAX_STAYS && socket.send(&shared.status(), &[]).is_ok() {
+                stays.push(socket);
+            }
+        }
+        ToMaster::Lend { .. } | ToMaster::Run { .. } | ToMaster::Stay { .. } => shared.make_room(&socket),
         ToMaster::Retire => shared.retire(),
         ToMaster::Stop => {
             shared.is_stopped.set(true);
             shared.changed.notify_one();
         }
         ToMaster::Status => {
-            let status = FromMaster::Status {
-                pid: process::id().cast_unsigned(),
-                version: VERSION.into(),
-                age: shared.made.elapsed().as_secs(),
-                connections: shared.pool.status(),
-                more: 0,
-                trouble: shared.pool.trouble().map(|why| words(&why)),
-            };
-            let _ = socket.send(&cut(status), &[]);
+            let _ = socket.send(&shared.status(), &[]);
         }
         ToMaster::Window { .. } | ToMaster::Resume => {}
     }
@@ -251,6 +270,17 @@ impl SharedState {
             self.keep.set(Duration::from_secs(target.keep.into()));
         }
         takes
+    }
+
+    fn status(&self) -> FromMaster {
+        cut(FromMaster::Status {
+            pid: process::id().cast_unsigned(),
+            version: VERSION.into(),
+            age: self.made.elapsed().as_secs(),
+            connections: self.pool.status(),
+            more: 0,
+            trouble: self.pool.trouble().map(|why| words(&why)),
+        })
     }
 
     /// For another login or version: another master is to be started.

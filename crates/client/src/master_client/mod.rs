@@ -211,6 +211,10 @@ impl<'a, N: Fn(fmt::Arguments<'_>)> ProxyConnector<'a, N> {
 pub async fn status(home: &Home, kind: Kind) -> io::Result<Status> {
     let socket = here(home, kind)?;
     socket.send(&ToMaster::Status, &[])?;
+    heard_status(&socket).await
+}
+
+async fn heard_status(socket: &MessageSocket) -> io::Result<Status> {
     match timeout(DEADLINE, socket.receive()).await {
         Ok(answer) => match answer?.0 {
             FromMaster::Status {
@@ -228,12 +232,47 @@ pub async fn status(home: &Home, kind: Kind) -> io::Result<Status> {
                 more,
                 trouble: trouble.map(|why| why.to_string_lossy().into_owned()),
             }),
+            FromMaster::Cold => Err(io::Error::other(
+                "a master runs in another network namespace: fleetgate master stop ends it",
+            )),
+            FromMaster::Other => Err(io::Error::new(
+                io::ErrorKind::AddrInUse,
+                "a master of another login or version ends with its last session",
+            )),
             _ => Err(io::Error::other("the master says something else")),
         },
         Err(_) => Err(io::Error::new(
             io::ErrorKind::TimedOut,
             "the master does not answer",
         )),
+    }
+}
+
+/// A master of the login that does not end for want of commands: the one that runs, or one that is started. It is held for as
+/// long as this value lives.
+pub struct StayingMaster {
+    socket: MessageSocket,
+    /// What it said at first.
+    pub status: Status,
+}
+
+impl StayingMaster {
+    /// To be called within a runtime.
+    pub async fn new(home: &Home) -> io::Result<StayingMaster> {
+        let socket = match here(home, Kind::Login) {
+            Err(e) if is_nobody(&e) => lend::start(home, Kind::Login),
+            socket => socket,
+        }?;
+        let target = lend::target(lend::by_proxy("")?, PERSIST, dial::DEADLINE);
+        socket.send(&ToMaster::Stay { target }, &[])?;
+        let status = heard_status(&socket).await?;
+        Ok(StayingMaster { socket, status })
+    }
+
+    /// Waits until it ends.
+    pub async fn ended(&self) {
+        // Whatever it says is an end: it has nothing more to say.
+        let _ = self.socket.receive::<FromMaster>().await;
     }
 }
 
@@ -260,6 +299,15 @@ pub fn retire(home: &Home, kind: Kind) {
     {
         let _ = socket::send_now(&master, &fleetgate_wire::encode(&ToMaster::Retire), &[]);
     }
+}
+
+/// Nobody listens there, or what listened was killed.
+#[must_use]
+pub fn is_nobody(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
+    )
 }
 
 fn here(home: &Home, kind: Kind) -> io::Result<MessageSocket> {

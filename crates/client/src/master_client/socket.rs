@@ -90,6 +90,14 @@ impl MessageSocket {
         }
     }
 
+    /// The other end is closed, or says what nobody waits for.
+    pub(crate) fn is_over(&self) -> bool {
+        ROOM.with_borrow_mut(|room| {
+            room.resize(MAX_FRAME, 0);
+            !matches!(socket::receive(self.fd(), room, false), Err(Errno::EAGAIN))
+        })
+    }
+
     /// Waits for one.
     pub async fn receive<T: Decode>(&self) -> io::Result<Message<T>> {
         std::future::poll_fn(|cx| self.poll_receive(cx)).await

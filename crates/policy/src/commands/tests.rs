@@ -97,13 +97,13 @@ fn lines_become_argument_vectors_or_refusals() {
         (
             "check_disk 20 '/a$(id);x'",
             Err(
-                "the command \"check_disk\" of [commands] of node.toml does not take \"/a$(id);x\" as its argument path",
+                "the command \"check_disk\" of [commands] of node.toml does not take \"/a$(id);x\" as its argument path, which is an absolute path of letters, digits, blanks and ._-@%+=:,/~, without ..",
             ),
         ),
         (
             "check_disk 20 /a\u{202e}x",
             Err(
-                "the command \"check_disk\" of [commands] of node.toml does not take \"/a\\u{202e}x\" as its argument path",
+                "the command \"check_disk\" of [commands] of node.toml does not take \"/a\\u{202e}x\" as its argument path, which is an absolute path of letters, digits, blanks and ._-@%+=:,/~, without ..",
             ),
         ),
         (
@@ -113,7 +113,7 @@ fn lines_become_argument_vectors_or_refusals() {
         (
             "du /var/../etc",
             Err(
-                "the command \"du\" of [commands] of node.toml does not take \"/var/../etc\" as its argument a",
+                "the command \"du\" of [commands] of node.toml does not take \"/var/../etc\" as its argument a, which is one of /var/*",
             ),
         ),
         ("", Err("the command is empty")),
@@ -131,45 +131,51 @@ fn lines_become_argument_vectors_or_refusals() {
         ),
         (
             "check_disk",
-            Err("the command \"check_disk\" of [commands] of node.toml needs its argument warn"),
+            Err(
+                "the command \"check_disk\" of [commands] of node.toml needs its argument warn, which is a whole number from 0 to 100",
+            ),
         ),
         (
             "check_disk 101",
             Err(
-                "the command \"check_disk\" of [commands] of node.toml does not take \"101\" as its argument warn",
+                "the command \"check_disk\" of [commands] of node.toml does not take \"101\" as its argument warn, which is a whole number from 0 to 100",
             ),
         ),
         (
             "check_disk 20 /a/../b",
             Err(
-                "the command \"check_disk\" of [commands] of node.toml does not take \"/a/../b\" as its argument path",
+                "the command \"check_disk\" of [commands] of node.toml does not take \"/a/../b\" as its argument path, which is an absolute path of letters, digits, blanks and ._-@%+=:,/~, without ..",
             ),
         ),
         (
             "unit nginx@$(id)",
             Err(
-                "the command \"unit\" of [commands] of node.toml does not take \"nginx@$(id)\" as its argument unit",
+                "the command \"unit\" of [commands] of node.toml does not take \"nginx@$(id)\" as its argument unit, which is one of ssh, nginx@*",
             ),
         ),
         (
             "unit 'nginx@a b'",
             Err(
-                "the command \"unit\" of [commands] of node.toml does not take \"nginx@a b\" as its argument unit",
+                "the command \"unit\" of [commands] of node.toml does not take \"nginx@a b\" as its argument unit, which is one of ssh, nginx@*",
             ),
         ),
         (
             "unit nginx@a/../b",
             Err(
-                "the command \"unit\" of [commands] of node.toml does not take \"nginx@a/../b\" as its argument unit",
+                "the command \"unit\" of [commands] of node.toml does not take \"nginx@a/../b\" as its argument unit, which is one of ssh, nginx@*",
             ),
         ),
         (
             "echo -n",
-            Err("the command \"echo\" of [commands] of node.toml does not take \"-n\" as its argument w"),
+            Err(
+                "the command \"echo\" of [commands] of node.toml does not take \"-n\" as its argument w, which is a word of letters, digits and ._-@%+=:,",
+            ),
         ),
         (
             "echo ''",
-            Err("the command \"echo\" of [commands] of node.toml does not take \"\" as its argument w"),
+            Err(
+                "the command \"echo\" of [commands] of node.toml does not take \"\" as its argument w, which is a word of letters, digits and ._-@%+=:,",
+            ),
         ),
         ("echo 'a", Err("the command has a quote that is never closed")),
         ("echo a\\", Err("the command ends with a backslash")),
