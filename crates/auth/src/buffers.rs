@@ -14,7 +14,7 @@ use zeroize::Zeroize;
 /// The buffers, and so the passwords that are worked on at once.
 pub const BUFFERS: usize = 2;
 /// The most requests that wait.
-pub const MAX_WAITING: usize = 64;
+pub const MAX_STRANGERS_WAITING: usize = 64;
 /// Further requests that may wait when they come from where their user has logged in before.
 pub const MAX_KNOWN_WAITING: usize = 32;
 /// A buffer that nobody needed for so long gives its memory back.
@@ -161,8 +161,8 @@ impl State {
     /// than this one is then: its last request is refused.
     fn make_room(&mut self, line: &Line) -> Result<(), NoRoom> {
         let most = match line {
-            Line::Source(_) => MAX_WAITING,
-            Line::Known(_) => MAX_WAITING + MAX_KNOWN_WAITING,
+            Line::Source(_) => MAX_STRANGERS_WAITING,
+            Line::Known(_) => MAX_STRANGERS_WAITING + MAX_KNOWN_WAITING,
         };
         if self.waiting < most {
             return Ok(());
@@ -330,7 +330,9 @@ mod tests {
     fn what_waits_is_bounded_and_the_longest_line_gives_way() {
         let buffers = Buffers::new(1);
         let lent = all_lent(&buffers);
-        let mut flood: Vec<Waits> = (0..MAX_WAITING).map(|_| ask(&buffers, source(1))).collect();
+        let mut flood: Vec<Waits> = (0..MAX_STRANGERS_WAITING)
+            .map(|_| ask(&buffers, source(1)))
+            .collect();
         assert_eq!(
             now(&buffers, source(1)).err(),
             Some(NoRoom),
@@ -339,10 +341,10 @@ mod tests {
         let other = ask(&buffers, source(2));
         let displaced = flood.iter_mut().filter_map(look).filter(Result::is_err);
         assert_eq!(displaced.count(), 1);
-        assert_eq!(buffers.state().waiting, MAX_WAITING);
+        assert_eq!(buffers.state().waiting, MAX_STRANGERS_WAITING);
         // Known places have room of their own.
         let mut more: Vec<Waits> = (0..MAX_KNOWN_WAITING).map(|n| ask(&buffers, known(n))).collect();
-        assert_eq!(buffers.state().waiting, MAX_WAITING + MAX_KNOWN_WAITING);
+        assert_eq!(buffers.state().waiting, MAX_STRANGERS_WAITING + MAX_KNOWN_WAITING);
         // A request that was given up leaves its place.
         drop((flood, other));
         more.truncate(1);

@@ -15,7 +15,7 @@ use tokio::sync::broadcast;
 /// Into how many documents the times are written when nodes were last heard of.
 const SHARDS: usize = 64;
 /// Changes that wait for a proxy; one that falls behind is told everything anew.
-const MAX_WAITING: usize = 4096;
+const MAX_UNSENT_CHANGES: usize = 4096;
 
 /// What is known of nodes beside their documents.
 pub struct Inventory {
@@ -88,7 +88,7 @@ impl Inventory {
         }
         Inventory {
             present: Mutex::new(present),
-            changes: broadcast::channel(MAX_WAITING).0,
+            changes: broadcast::channel(MAX_UNSENT_CHANGES).0,
         }
     }
 

@@ -1,5 +1,6 @@
 //! What every role of the program shares: the log's set-up, the form of audit lines, the words to a service manager, the
-//! sockets that it keeps, the form of a page of metrics, and the meaning of exit codes. No role's own business.
+//! sockets that it keeps, the form of a page of metrics, questions to SELinux's
+//! policy, and the meaning of exit codes. No role's own business.
 #![forbid(unsafe_code)]
 #![cfg_attr(
     not(test),
@@ -17,6 +18,7 @@ pub mod notify;
 pub mod own;
 pub mod parent;
 pub mod scrape;
+pub mod selinux;
 pub mod sockets;
 
 pub use error::StartError;

@@ -60,8 +60,16 @@ pub fn import(text: &str, table: &str) -> Import {
 
 fn read(text: &str) -> Settings<'_> {
     let mut settings = Settings::default();
-    for line in text.lines().map(str::trim) {
-        let Some((key, value)) = line.split_once('=').filter(|_| !line.starts_with('#')) else {
+    for (number, line) in (1..).zip(text.lines().map(str::trim)) {
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let unknown = || {
+            let line = one_line(line);
+            format!("line {number}: `{line}` is left out: a command is `command[NAME]=LINE`")
+        };
+        let Some((key, value)) = line.split_once('=') else {
+            settings.notes.push(unknown());
             continue;
         };
         let (key, value) = (key.trim(), value.trim());
@@ -101,6 +109,8 @@ fn read(text: &str) -> Settings<'_> {
             "include" | "include_file" | "include_dir" => settings
                 .notes
                 .push(format!("{key}={}: not read; import what it names too", one_line(value))),
+            // What NRPE would not take for a command either.
+            _ if key.starts_with("command") => settings.notes.push(unknown()),
             _ => {}
         }
     }
@@ -295,6 +305,23 @@ command[relative]=check_load
         assert!(
             notes.iter().any(|note| note.contains("dont_blame_nrpe is not 1")),
             "{notes:?}"
+        );
+    }
+
+    #[test]
+    fn a_line_that_is_no_setting_is_told() {
+        let text =
+            "command[a]=/bin/a\n\ncommand check_b=/bin/b\ncommand[c] /bin/c\nlog_facility=daemon\n# d\n";
+        let Import { toml, notes } = import(text, "commands");
+        assert_eq!(toml, "[commands.a]\nargv = [\"/bin/a\"]\n\n");
+        let left_out =
+            |at, line| format!("line {at}: `{line}` is left out: a command is `command[NAME]=LINE`");
+        assert_eq!(
+            notes,
+            [
+                left_out(3, "command check_b=/bin/b"),
+                left_out(4, "command[c] /bin/c")
+            ]
         );
     }
 

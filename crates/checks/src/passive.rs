@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 /// The longest line, its end included: what a FIFO takes whole or not at all (PIPE_BUF, pipe(7)).
 pub const MAX_LINE: usize = 4096;
 /// Lines that wait for room in the FIFO; of more the oldest are dropped.
-const MAX_WAITING: usize = 4096;
+const MAX_UNWRITTEN_LINES: usize = 4096;
 /// What stands behind an output that was cut. It is a line of its own, so that no performance data ends with it.
 const CUT: &str = "\\n(cut: the rest does not fit into a line of the command file)";
 
@@ -101,7 +101,7 @@ impl CommandFile {
     pub fn put(&mut self, line: Vec<u8>) {
         self.waiting.push_back(line);
         self.write();
-        while self.waiting.len() > MAX_WAITING {
+        while self.waiting.len() > MAX_UNWRITTEN_LINES {
             self.waiting.pop_front();
             self.dropped += 1;
             self.complain("it is full, and nobody reads it");
@@ -289,10 +289,10 @@ mod tests {
             .expect("opened");
         fifo.put(b"e\n".to_vec());
         assert_eq!((fifo.dropped(), fifo.is_waiting()), (2, false));
-        for _ in 0..MAX_WAITING + 100 {
+        for _ in 0..MAX_UNWRITTEN_LINES + 100 {
             fifo.put(vec![b'x'; MAX_LINE]);
         }
-        assert!(fifo.dropped() > 2 && fifo.waiting.len() <= MAX_WAITING);
+        assert!(fifo.dropped() > 2 && fifo.waiting.len() <= MAX_UNWRITTEN_LINES);
         std::fs::write(place.join("file"), "").expect("written");
         assert!(CommandFile::new(&place.join("file")).is_err());
         std::fs::remove_dir_all(&place).expect("removed");

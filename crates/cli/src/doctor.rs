@@ -2,6 +2,7 @@
 //! what SELinux needs in `selinux`; here stands what the cluster's services and a login need, where there are any.
 
 mod listener;
+mod master;
 mod node;
 mod selinux;
 mod services;
@@ -159,6 +160,9 @@ fn login() -> Vec<Finding> {
         }
     };
     findings.push(of_proxy);
+    if profile.expires > now {
+        findings.push(master::look(&home, &profile, now));
+    }
     findings.push(
         match Agent::connect(std::env::var_os("SSH_AUTH_SOCK")).and_then(|mut a| a.identities()) {
             Ok(keys) => finding(

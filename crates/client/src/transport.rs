@@ -198,7 +198,6 @@ impl Proxy {
                 ssh: first_flight,
                 trace: options.trace.clone(),
                 explain: options.explain,
-                agent: false,
                 via: None,
             })),
         };
@@ -342,7 +341,7 @@ impl AsyncRead for DialStream {
                     )));
                 }
                 // Spans may come behind SSH's end, so the stream is read until its own.
-                Some(Kind::SshEnd(_) | Kind::Dial(_) | Kind::Agent(_)) => {}
+                Some(Kind::SshEnd(_) | Kind::Dial(_)) => {}
                 None => self.ended = true,
             }
         }

@@ -179,8 +179,8 @@ pub(crate) fn hear(
 }
 
 /// Sees to it that nothing of a failed try is left.
-fn end(pidfd: &Fd, silence: Silence, started: Instant) -> AttemptError {
-    let lived = started.elapsed();
+fn end(pidfd: &Fd, silence: Silence, ordered: Instant) -> AttemptError {
+    let lived = ordered.elapsed();
     // A helper that closed its socket and lives on is as useless as one that is late.
     const GRACE_MS: u32 = 1000;
     let kill = match silence {

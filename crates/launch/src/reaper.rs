@@ -2,9 +2,9 @@
 //! for all sessions in one epoll.
 //!
 //! A session is noted in a file when its program runs, before the front hears of it; the file goes when everything is
-//! closed. So whatever a crash left behind is found at the next start, unless it came between the launch and the note: sessions that still run are watched again, those
-//! that ended meanwhile are closed then. A note of another boot is only removed: utmp began anew, and wtmp's
-//! boot record ends its sessions.
+//! closed. So whatever a crash left behind is found at the next start: sessions that still run are watched again, those that
+//! ended meanwhile are closed then. Only a crash between the launch and the note leaves nothing to find. A note of another
+//! boot is only removed: utmp began anew, and wtmp's boot record ends its sessions.
 
 use crate::record_files::{own_directory, read_record, remove_record};
 use crate::session_record::{Owner, SessionRecord, boot_id, describe, start_time};

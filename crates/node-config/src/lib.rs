@@ -1,5 +1,5 @@
 //! What a node goes by: `node.toml`, which this file describes, its [`identity`] in its cluster, and the [`cluster`]'s
-//! signed state with the decisions that follow from it. The files that `node.toml` names are read by the parts that need them.
+//! signed state with the decisions that follow from it, and the [`node_lock`]. The files that `node.toml` names are read by the parts that need them.
 #![cfg_attr(
     not(test),
     warn(
@@ -12,6 +12,7 @@
 
 pub mod cluster;
 pub mod identity;
+pub mod node_lock;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod types;

@@ -11,7 +11,6 @@
 #![forbid(unsafe_code)]
 
 pub mod monitor;
-pub mod selinux;
 pub mod starter;
 
 pub use fleetgate_node_config as config;

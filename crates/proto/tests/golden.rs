@@ -4,8 +4,8 @@
 
 use fleetgate_proto::v1::frame::Kind;
 use fleetgate_proto::v1::{
-    Agent, AuditBatch, AuditPosition, Denied, Dial, Frame, FromNode, NodeFacts, Opened, Renew, Renewed,
-    Signed, Span, Spans, Statement, ToNode, Via, denied::Reason, from_node, to_node,
+    AuditBatch, AuditPosition, Denied, Dial, Frame, FromNode, NodeFacts, Opened, Renew, Renewed, Signed,
+    Span, Spans, Statement, ToNode, Via, denied::Reason, from_node, to_node,
 };
 use prost::Message;
 use std::collections::HashMap;
@@ -42,7 +42,6 @@ fn frames() -> Vec<(&'static str, Kind)> {
                 ssh: b"SSH-2.0-fleetgate\r\n".as_slice().into(),
                 trace: vec![7; 24].into(),
                 explain: true,
-                agent: true,
                 via: Some(Via {
                     source: "192.0.2.1:40000".to_owned(),
                     proxy: "p1".to_owned(),
@@ -51,15 +50,6 @@ fn frames() -> Vec<(&'static str, Kind)> {
             }),
         ),
         ("frame-ssh", Kind::Ssh(b"bytes".as_slice().into())),
-        (
-            "frame-agent",
-            Kind::Agent(Agent {
-                connection: 1,
-                data: b"agent".as_slice().into(),
-                end: true,
-                credit: 65536,
-            }),
-        ),
         (
             "frame-opened",
             Kind::Opened(Opened {

@@ -196,7 +196,7 @@ async fn open(shared: Arc<Shared>, user: User, from_client: FromClient) -> Resul
         proxy: shared.name.to_string(),
         user: user.identity.user().map(ToString::to_string).unwrap_or_default(),
     });
-    let (agent, login) = (dial.agent, dial.login.clone());
+    let login = dial.login.clone();
     let received = Arc::new(AtomicU64::new(dial.ssh.len() as u64));
     let (from_node, end, left) = match way {
         Route::Tunnel(tunnel) => {
@@ -210,7 +210,7 @@ async fn open(shared: Arc<Shared>, user: User, from_client: FromClient) -> Resul
         }
         Route::Plain(known) => {
             let (to_node, end, _) = FramesToNode::new(dial, from_client.into(), received.clone());
-            let (leg, left) = plain::begin(&shared, user.source, known, agent, to_node)?;
+            let (leg, left) = plain::begin(&shared, user.source, known, to_node)?;
             (FramesFromNode::Plain(leg), end, Some(left))
         }
     };

@@ -10,7 +10,6 @@ use crate::open_dials::OpenDials;
 use crate::prefixed::PrefixedStream;
 use crate::quota::{Quota, Slot, Turns};
 use crate::reachable::Reachable;
-use crate::ssh::terminate::AgentFrames;
 use crate::state::{Inventory, InventoryNode, View, now};
 use crate::strangers::{self, Strangers};
 use crate::tunnels::Tunnels;
@@ -112,7 +111,6 @@ pub(crate) enum Local {
         DuplexStream,
         SocketAddr,
         Arc<InventoryNode>,
-        Option<AgentFrames>,
         oneshot::Sender<String>,
     ),
 }

@@ -9,7 +9,7 @@ use crate::dial::access::{User, decision, labels_of, until_refused};
 use crate::node_stream::{NodeStream, sending};
 use crate::shared::{BETWEEN, Local, Shared, UserConnection};
 use crate::ssh::authenticator::{Caller, GRACE};
-use crate::ssh::terminate::{self, AgentFrames, Host, HostIdentity, Later, SessionEvent};
+use crate::ssh::terminate::{self, Host, HostIdentity, Later, SessionEvent};
 use crate::ssh::{JumpAccess, StreamFuture, jump};
 use crate::state::{InventoryNode, SKEW, now};
 use crate::steps::Steps;
@@ -41,9 +41,9 @@ pub(crate) async fn run(shared: Arc<Shared>, mut local: UnboundedReceiver<Local>
             Local::Ssh(stream, source, place, guest) => {
                 _ = spawn_local(jumps(shared, stream, source, place, guest))
             }
-            Local::Plain(stream, source, node, agent, leave) => {
+            Local::Plain(stream, source, node, leave) => {
                 _ = spawn_local(async move {
-                    let why = plain(shared, stream, source, node, agent).await;
+                    let why = plain(shared, stream, source, node).await;
                     // Nobody waits for it where the client has left.
                     let _ = leave.send(why);
                 })
@@ -74,19 +74,13 @@ async fn jumps<S>(
     tracing::debug!(address = %source, "a jump has ended: {why}");
 }
 
-async fn plain<S>(
-    shared: Arc<Shared>,
-    stream: S,
-    source: SocketAddr,
-    node: Arc<InventoryNode>,
-    agent: Option<AgentFrames>,
-) -> String
+async fn plain<S>(shared: Arc<Shared>, stream: S, source: SocketAddr, node: Arc<InventoryNode>) -> String
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let name = node.node.name.clone();
     let host = Plain { shared, node, source };
-    let why = terminate::serve(stream, source, Rc::new(host), agent).await;
+    let why = terminate::serve(stream, source, Rc::new(host)).await;
     tracing::debug!(address = %source, node = name, "a session at a plain sshd has ended: {why}");
     why
 }
@@ -218,7 +212,7 @@ async fn reach(shared: Arc<Shared>, caller: &Caller, node: &str) -> Result<crate
             let source = caller.source;
             spawn_local(async move {
                 let _place = place;
-                plain(shared, there, source, known, None).await;
+                plain(shared, there, source, known).await;
             });
             return Ok(Box::new(here));
         }

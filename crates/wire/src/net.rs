@@ -27,11 +27,11 @@ pub const MAX_REQUEST: usize = 1024;
 /// The longest host: a name of the DNS is no longer.
 pub const MAX_HOST: usize = 255;
 /// The most requests that an order may let wait.
-pub const MAX_PENDING: u32 = 1024;
+pub const MAX_UNANSWERED_REQUESTS: u32 = 1024;
 /// The longest time that a connect may be given.
 pub const MAX_TIMEOUT_MS: u32 = 600_000;
 /// The most listeners and socket files that one helper keeps.
-pub const MAX_KEPT: usize = 64;
+pub const MAX_KEPT_SOCKETS: usize = 64;
 /// The longest queue of connections not yet accepted; the kernel's own bound (somaxconn) applies beside it.
 pub const MAX_BACKLOG: u32 = 4096;
 /// The most displays that one request looks through.
@@ -45,7 +45,7 @@ record! {
     pub struct Networking {
         /// Whom the sockets belong to.
         pub ids: Ids,
-        /// How many requests may be unanswered at once; more are refused. 1 to [`MAX_PENDING`].
+        /// How many requests may be unanswered at once; more are refused. 1 to [`MAX_UNANSWERED_REQUESTS`].
         pub max_pending: u32,
         /// The SELinux context to take with the user's ids.
         pub selinux: Option<CString>,

@@ -7,7 +7,7 @@ use fleetgate_tests::needs_root;
 use fleetgate_tests::networking::*;
 use fleetgate_wire::Reason;
 use fleetgate_wire::names::Found;
-use fleetgate_wire::net::{Done, MAX_KEPT, What};
+use fleetgate_wire::net::{Done, MAX_KEPT_SOCKETS, What};
 use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
 use std::os::unix::fs::MetadataExt;
 
@@ -442,7 +442,7 @@ fn more_than_may_wait_are_refused() {
 fn what_is_kept_is_bounded() {
     needs_root!("sessions of another user");
     let net = Start::user().net();
-    for _ in 0..MAX_KEPT {
+    for _ in 0..MAX_KEPT_SOCKETS {
         assert!(matches!(net.call(keep("127.0.0.1", 0)).0, Done::Listening { .. }));
     }
     assert_eq!(net.failure(keep("127.0.0.1", 0)).reason, Reason::TooMany);

@@ -3,7 +3,7 @@
 
 use super::cut::cut;
 use super::schema::{said, writer};
-use super::{AuditError, Event, MAX_LINE, MAX_LOGS, MAX_READERS, MAX_WAITING, event};
+use super::{AuditError, Event, MAX_LINE, MAX_LOGS, MAX_READERS, MAX_UNWRITTEN_REQUESTS, event};
 use crate::clock::{Clock, read_rfc3339};
 use rusqlite::{Connection, OptionalExtension, params};
 use serde_json::{Map, Value};
@@ -113,7 +113,7 @@ impl Log {
         let last: Option<i64> = db
             .query_row("SELECT max(id) FROM events", [], |row| row.get(0))
             .map_err(|e| said(path, &e))?;
-        let (work, waiting) = mpsc::channel(MAX_WAITING);
+        let (work, waiting) = mpsc::channel(MAX_UNWRITTEN_REQUESTS);
         let (told, last) = watch::channel(last.unwrap_or(0));
         let path = Arc::new(path.to_owned());
         let mut thread = Writer {

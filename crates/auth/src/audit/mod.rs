@@ -25,7 +25,7 @@ pub const MAX_BATCH: usize = 512 * 1024;
 /// The most logs of one source whose position is known; the oldest is forgotten.
 pub const MAX_LOGS: u32 = 64;
 /// The most requests that wait for the writer.
-pub const MAX_WAITING: usize = 1024;
+pub const MAX_UNWRITTEN_REQUESTS: usize = 1024;
 /// The most queries at once.
 pub const MAX_READERS: usize = 4;
 /// How large the log may be, unless told otherwise.

@@ -55,7 +55,7 @@ pub const TABLE: &[Command] = &[
          there could be, `wrong` keeps the node from starting or everybody from coming in; then the exit code is 1. Where \
          the auth service or the proxy is configured, it also looks whether they run and answer, whether the proxy \
          reaches auth, at the end of certificates, the room on their disks, and whether the program was replaced \
-         since they began. Where you are logged in it also looks at the login, its proxy, the clock and the ssh-agent. \
+         since they began. Where you are logged in it also looks at the login, its proxy, the clock, the master and the ssh-agent. \
          How sessions are sealed is `fleetgate seal doctor`.",
         doctor::run,
     )

@@ -2,8 +2,8 @@
 //! nothing runs in yet.
 
 use super::node::Finding;
+use fleetgate_base::selinux::{KERNEL, LABEL, MAX_LABEL, ask, bare, index, read};
 use fleetgate_node::config::{Config, SelinuxUse};
-use fleetgate_node::selinux::{KERNEL, LABEL, MAX_LABEL, ask, bare, index, read};
 use fleetgate_sys::file;
 use std::ffi::CString;
 use std::fs;

@@ -38,7 +38,7 @@ use tokio::time::{Instant, sleep_until};
 /// Sessions on one SSH connection: sshd lets ten in (MaxSessions), and one may be on its way out.
 const MAX_SESSIONS: u32 = 8;
 /// Sessions that wait for their connection. More than a user's processes, most likely; the next ones go their own way.
-const MAX_WAITING: usize = 1024;
+const MAX_WAITING_SESSIONS: usize = 1024;
 /// SSH connections that are kept at a time.
 pub(super) const MAX_CONNECTIONS: usize = 4096;
 /// Servers to which no connection is tried for a while. An older one is forgotten for the next, and tried again.
@@ -326,7 +326,7 @@ impl Pool {
 
     /// Has an SSH connection made.
     fn open(self: &Rc<Pool>, plan: LinkPlan) -> NodeLink {
-        let (sessions, waiting) = mpsc::channel(MAX_WAITING);
+        let (sessions, waiting) = mpsc::channel(MAX_WAITING_SESSIONS);
         let usage = Usage::new(plan.keep, &self.changed);
         let link = NodeLink {
             key: plan.key.clone(),

@@ -43,7 +43,7 @@ use tokio::time::{Instant, Sleep};
 use visitors::Visitor;
 
 /// Connections that are being opened or say what they want by SOCKS, at most.
-pub const MAX_PENDING: usize = 64;
+pub const MAX_OPENING: usize = 64;
 /// What a read of the carrier has room for at least.
 const READ_AT_LEAST: usize = 64 * 1024;
 /// How long the last words may take to be written.
@@ -117,6 +117,9 @@ pub(super) struct Engine<'a, S> {
     /// The session, or the channel of `-W`.
     main: Option<ChannelId>,
     asked: VecDeque<PendingRequest>,
+    /// The far side took the agent, the display: it may open their channels.
+    lends_agent: bool,
+    lends_display: bool,
     /// Forwards of the far side, as they were asked for, and the port of each that stands.
     remotes_asked: VecDeque<usize>,
     remote_ports: Vec<Option<u16>>,
@@ -212,6 +215,8 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Engine<'a, S> {
             flows: BTreeMap::new(),
             main: None,
             asked: VecDeque::new(),
+            lends_agent: false,
+            lends_display: false,
             remotes_asked: VecDeque::new(),
             remote_ports: vec![None; plan.options.remotes.len()],
             listeners,

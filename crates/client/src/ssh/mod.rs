@@ -31,7 +31,7 @@ pub(crate) mod x11;
 pub use carrier::Carrier;
 pub use command::{command, in_background};
 pub(crate) use command::{run_options, run_to_end};
-pub use engine::MAX_PENDING;
+pub use engine::MAX_OPENING;
 pub use hosts::{Hosts, Strict};
 pub use local::StandardStream;
 pub use login::{Credential, LoginMethods};

@@ -7,21 +7,21 @@ use super::metrics::Metrics;
 use super::open_login::OpenLogin;
 
 /// Refusals of one connection that have a line of their own.
-pub const MAX_TOLD: u64 = 100;
+pub const MAX_DENIAL_LINES: u64 = 100;
 
 impl OpenLogin {
     /// Something was refused: what, and by which rule.
     pub fn tell_denied(&mut self, audit: &Audit, metrics: &Metrics, what: String) {
         metrics.denied();
         self.denials += 1;
-        if self.denials <= MAX_TOLD {
+        if self.denials <= MAX_DENIAL_LINES {
             self.tell_line(audit, what);
         }
     }
 
     /// The connection ends: what has no line of its own.
     pub fn tell_further_denials(&self, audit: &Audit) {
-        let further = self.denials.saturating_sub(MAX_TOLD);
+        let further = self.denials.saturating_sub(MAX_DENIAL_LINES);
         if further > 0 {
             self.tell_line(
                 audit,

@@ -146,7 +146,7 @@ impl Fronts {
 /// The most proofs of host keys that one connection gets in its life.
 pub const MAX_PROOFS_OF_CONNECTION: usize = 4 * MAX_PROOFS;
 /// The most sessions and sockets of one connection that wait for its account to be looked up.
-pub const MAX_WAITING: usize = 64;
+pub const MAX_SESSIONS_OF_UNKNOWN_ACCOUNT: usize = 64;
 
 /// What is told of an account that somebody logged in as.
 const NO_ACCOUNT: &str = "there is no such account any more";
@@ -262,7 +262,7 @@ impl Monitor {
         let Some(known) = self.connections.get(number) else {
             return;
         };
-        if known.waiting.len() >= MAX_WAITING {
+        if known.waiting.len() >= MAX_SESSIONS_OF_UNKNOWN_ACCOUNT {
             let connection = number;
             let why = "too many requests wait for the name service";
             let message = match request {

@@ -21,13 +21,13 @@ use std::time::Duration;
 /// How long an account is believed without asking again. Directories (LDAP) tell nobody of their changes.
 const KEEP: Duration = Duration::from_secs(5);
 /// The most names that are kept.
-const MAX_KEPT: usize = 256;
+const MAX_KEPT_NAMES: usize = 256;
 /// How long the slowest look-up counts in [`Names::slowest`], at least.
 const WINDOW: Duration = Duration::from_secs(30);
 /// Slower look-ups count as one of this.
 const SLOWEST: Duration = Duration::from_secs(1);
 /// The most questions that wait for their answer.
-pub const MAX_WAITING: usize = 4096;
+pub const MAX_QUESTIONS: usize = 4096;
 
 /// The files whose change drops what is kept.
 const FILES: [&str; 4] = ["/etc/passwd", "/etc/group", "/etc/shadow", "/etc/nsswitch.conf"];
@@ -201,7 +201,7 @@ impl Names {
     }
 
     fn question(&mut self, lane: Lane, about: About, account: Option<CString>, key: Key) {
-        if self.asking.is_empty() || self.waiting.len() >= MAX_WAITING {
+        if self.asking.is_empty() || self.waiting.len() >= MAX_QUESTIONS {
             let why = CString::from(c"the name service is not there, or has too much to do");
             return self.ready.push((key, Found::Failed { why }));
         }
@@ -269,7 +269,7 @@ impl Names {
     }
 
     fn keep(&mut self, name: CString, account: Option<Account>) {
-        if self.kept.len() >= MAX_KEPT {
+        if self.kept.len() >= MAX_KEPT_NAMES {
             self.kept.clear();
         }
         self.kept.insert(name, (now() + KEEP, account));
@@ -465,14 +465,14 @@ mod tests {
         assert!(names.has_ready(), "nobody to ask: answered at once");
         assert_eq!(failed(&mut names), 1);
         let resolver = Resolver::new(&mut names, &wakes);
-        for n in 0..MAX_WAITING as u64 {
+        for n in 0..MAX_QUESTIONS as u64 {
             assert_eq!(names.account(Lane::IN, c"ann", key(n)), None);
         }
         assert!(!names.has_ready());
         assert_eq!(names.account(Lane::IN, c"ann", key(0)), None);
         assert!(names.has_ready(), "one more than may wait");
         drop(resolver);
-        assert_eq!(failed(&mut names), MAX_WAITING + 1);
+        assert_eq!(failed(&mut names), MAX_QUESTIONS + 1);
         let again = Resolver::new(&mut names, &wakes);
         assert_eq!(names.account(Lane::IN, c"ann", key(1)), None);
         assert!(again.asked().is_some());

@@ -15,7 +15,6 @@ use super::login::pam;
 use super::metrics::{self, Metrics};
 use super::names::Names;
 use super::network::Networks;
-use super::node_lock::{HANDOVER, NodeLock};
 use super::offer::Offer;
 use super::pam_turns::Turns;
 use super::sessions::{Inherited, Sessions, needs_contexts, usage};
@@ -33,6 +32,7 @@ use super::workers::{
     Executor, Images, LateChain, Messages, WorkerEvent, WorkerId, WorkerKind, WorkerStarter, Workers,
     open_chain,
 };
+use crate::config::node_lock::{HANDOVER, NodeLock};
 use crate::config::{CommandEntry, Config, PamUse, SelinuxUse};
 use crate::identity::{DIRECTORY, is_joined, load_tls_key};
 use fleetgate_base::own;

@@ -3,7 +3,6 @@
 
 use super::audit::Event;
 use super::connections::Stage;
-use super::node_lock::NodeLock;
 use super::offer::Offer;
 use super::settings::{is_reachable, offer};
 use super::trust::Trust;
@@ -11,6 +10,7 @@ use super::tunnel::joined;
 use super::wakes::{Key, Owner, Wakes};
 use super::{Monitor, label_commands, uses_pam};
 use crate::config::Config;
+use crate::config::node_lock::NodeLock;
 use fleetgate_seal::FallbackChain;
 use fleetgate_sys::poll::READ;
 use fleetgate_sys::{Errno, Fd, signals, socket};

@@ -4,17 +4,15 @@
 use super::to_node::FramesToNode;
 use crate::denial::{Why, denied};
 use crate::shared::{BETWEEN, Local, Shared};
-use crate::ssh::terminate::AgentFrames;
 use crate::state::InventoryNode;
 use bytes::Bytes;
 use fleetgate_proto::v1::frame::Kind;
-use fleetgate_proto::v1::{Agent, Denied, Frame, Opened};
+use fleetgate_proto::v1::{Denied, Frame, Opened};
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWriteExt, DuplexStream, ReadBuf, ReadHalf, WriteHalf, duplex, split};
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 use tonic::codegen::tokio_stream::StreamExt;
 
@@ -25,7 +23,6 @@ const PART: usize = 32 * 1024;
 pub(super) struct PlainLeg {
     opened: Option<Frame>,
     read: ReadHalf<DuplexStream>,
-    agent: UnboundedReceiver<Agent>,
     over: bool,
 }
 
@@ -34,45 +31,35 @@ pub(super) fn begin(
     shared: &Shared,
     source: Option<SocketAddr>,
     node: Arc<InventoryNode>,
-    agent: bool,
     to_node: FramesToNode,
 ) -> Result<(PlainLeg, oneshot::Receiver<String>), Denied> {
     let (here, there) = duplex(BETWEEN);
     let (leave, left) = oneshot::channel();
     let (read, write) = split(here);
-    let (to_client, from_node) = unbounded_channel();
-    let (to_agent, from_client) = unbounded_channel();
     let opened = Kind::Opened(Opened {
         node: node.node.name.clone(),
         terminated: true,
     });
-    let frames = agent.then(|| AgentFrames::new(to_client, from_client));
     let source = source.unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], 0)));
     shared
         .local
-        .send(Local::Plain(there, source, node, frames, leave))
+        .send(Local::Plain(there, source, node, leave))
         .map_err(|_| denied(Why::Offline, "the proxy stops"))?;
-    tokio::spawn(pump(to_node, write, to_agent));
+    tokio::spawn(pump(to_node, write));
     let leg = PlainLeg {
         opened: Some(Frame { kind: Some(opened) }),
         read,
-        agent: from_node,
         over: false,
     };
     Ok((leg, left))
 }
 
 /// The client's frames, until it has no more or the other direction is over.
-async fn pump(mut to_node: FramesToNode, mut write: WriteHalf<DuplexStream>, agent: UnboundedSender<Agent>) {
+async fn pump(mut to_node: FramesToNode, mut write: WriteHalf<DuplexStream>) {
     while let Some(frame) = to_node.next().await {
         let written = match frame.kind {
             Some(Kind::Dial(dial)) => write.write_all(&dial.ssh).await,
             Some(Kind::Ssh(bytes)) => write.write_all(&bytes).await,
-            Some(Kind::Agent(frame)) => {
-                // Whoever takes no agent has nobody at the other end.
-                let _ = agent.send(frame);
-                Ok(())
-            }
             Some(Kind::SshEnd(_)) => write.shutdown().await,
             _ => Ok(()),
         };
@@ -91,9 +78,6 @@ impl PlainLeg {
         }
         if self.over {
             return Poll::Ready(None);
-        }
-        if let Poll::Ready(Some(agent)) = self.agent.poll_recv(cx) {
-            return frame(Kind::Agent(agent));
         }
         let mut room = [0; PART];
         let mut buffer = ReadBuf::new(&mut room);

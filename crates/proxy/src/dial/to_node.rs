@@ -48,7 +48,7 @@ impl From<FromClient> for GivenBack {
 
 /// So many bytes are kept for another node at most. Before a node's first answer a client has little to say: its version and
 /// its share of a key exchange.
-const MAX_KEPT: u64 = 64 * 1024;
+const MAX_BYTES_FOR_ANOTHER_NODE: u64 = 64 * 1024;
 
 impl FramesToNode {
     /// With what ends it, and what brings the client's frames back where the node took none.
@@ -97,7 +97,9 @@ impl FramesToNode {
     fn keep(&mut self, frame: &Frame) {
         self.kept_bytes += ssh_length(frame);
         // Nobody waits for them any more, since the node has answered; or they are too many.
-        if self.back.as_ref().is_some_and(oneshot::Sender::is_closed) || self.kept_bytes > MAX_KEPT {
+        if self.back.as_ref().is_some_and(oneshot::Sender::is_closed)
+            || self.kept_bytes > MAX_BYTES_FOR_ANOTHER_NODE
+        {
             self.back = None;
         }
         match self.back {

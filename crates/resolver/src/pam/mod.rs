@@ -18,7 +18,7 @@ use std::ffi::{CStr, CString};
 use warm::{Depth, Warm};
 
 /// The most sessions that wait for the warm server at once.
-const MAX_WAITING: usize = 256;
+const MAX_WAITING_SESSIONS: usize = 256;
 /// The most services that are kept warm.
 const MAX_SERVICES: usize = 8;
 /// The most processes that the warm server is asked for at once.
@@ -81,7 +81,7 @@ impl Pam {
         if !stack::is_service(service.to_bytes()) {
             return refuse(&peer, "the service is not a file name of /etc/pam.d");
         }
-        if self.waiting.len() >= MAX_WAITING {
+        if self.waiting.len() >= MAX_WAITING_SESSIONS {
             return refuse(&peer, "too many logins wait for PAM: try again");
         }
         let known = self.services.iter().any(|s| s.as_c_str() == service);

@@ -41,7 +41,7 @@ pub struct Helper {
     outbox: Outbox,
     /// Requests without an answer, at most `max_pending`.
     pub(super) pending: Vec<PendingRequest>,
-    /// What lives until cancelled, at most `MAX_KEPT`.
+    /// What lives until cancelled, at most `MAX_KEPT_SOCKETS`.
     pub(super) kept: Vec<Resource>,
     pub(super) max_pending: usize,
     accept_again: i64,

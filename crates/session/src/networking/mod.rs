@@ -21,7 +21,7 @@ mod unix;
 use crate::order::{Control, failure};
 use crate::selinux;
 use fleetgate_sys::{Errno, Fd, credentials, process};
-use fleetgate_wire::net::{MAX_KEPT, MAX_PENDING, Networking};
+use fleetgate_wire::net::{MAX_KEPT_SOCKETS, MAX_UNANSWERED_REQUESTS, Networking};
 use fleetgate_wire::order::{Role, Work};
 use fleetgate_wire::{Failure, Reason, Reply};
 
@@ -72,7 +72,7 @@ fn serve(control: Fd, resolver: Option<Fd>, max_pending: usize) -> i32 {
 
 /// Becomes the user; returns how many requests may wait.
 fn begin(order: &Networking) -> Result<usize, Failure> {
-    if order.max_pending == 0 || order.max_pending > MAX_PENDING {
+    if order.max_pending == 0 || order.max_pending > MAX_UNANSWERED_REQUESTS {
         return Err(failure(
             Reason::BadOrder,
             Errno(0),
@@ -96,7 +96,7 @@ fn begin(order: &Networking) -> Result<usize, Failure> {
 /// listener, and a few. Never beyond the hard limit: then a request fails with EMFILE.
 fn raise_descriptors(max_pending: usize) -> Result<(), Errno> {
     const NOFILE: u32 = libc_rlimit::NOFILE;
-    let needed = (3 * max_pending + 2 * MAX_KEPT + 16) as u64;
+    let needed = (3 * max_pending + 2 * MAX_KEPT_SOCKETS + 16) as u64;
     let mut limit = process::limit(NOFILE)?;
     if limit.soft >= needed {
         return Ok(());

@@ -11,7 +11,7 @@ use alloc::format;
 use alloc::vec::Vec;
 use fleetgate_sys::net::Address;
 use fleetgate_sys::{Errno, Fd, socket};
-use fleetgate_wire::net::{Done, HELPER, MAX_KEPT, MAX_REQUEST, MAX_TIMEOUT_MS, Request, What};
+use fleetgate_wire::net::{Done, HELPER, MAX_KEPT_SOCKETS, MAX_REQUEST, MAX_TIMEOUT_MS, Request, What};
 use fleetgate_wire::{Failure, Reason};
 
 /// How long a name may take where the request says nothing of time (listening).
@@ -250,7 +250,7 @@ impl Helper {
 
     /// Whether one more listener or file may be kept.
     fn room(&self) -> Refusable<()> {
-        if self.kept.len() < MAX_KEPT {
+        if self.kept.len() < MAX_KEPT_SOCKETS {
             return Ok(());
         }
         Err(refusal::too_many(

@@ -35,7 +35,7 @@ use writer::{Ask, Writer};
 pub use backup::{RESTORED, backup, exists, look, restore};
 
 /// The most changes, and the most questions, that wait.
-pub const MAX_WAITING: usize = 4096;
+pub const MAX_WAITING_CHANGES: usize = 4096;
 /// The most bytes of keys and values that wait to be written.
 pub const MAX_WAITING_BYTES: usize = 64 << 20;
 /// The most changes of one commit.
@@ -99,8 +99,8 @@ impl Sqlite {
         connect::durable(database).map_err(told)?;
         schema::migrate(database, &schema::STEPS).map_err(|e| fault::unfit(&path, e))?;
 
-        let (asks, asked) = sync_channel(MAX_WAITING);
-        let (questions, questioned) = sync_channel(MAX_WAITING);
+        let (asks, asked) = sync_channel(MAX_WAITING_CHANGES);
+        let (questions, questioned) = sync_channel(MAX_WAITING_CHANGES);
         let waiting = Arc::new(AtomicUsize::new(0));
         let desks: Vec<Desk> = (0..READERS).map(|_| Desk::default()).collect();
         let writer = Writer::new(

@@ -1,7 +1,7 @@
 //! What is too much is refused, at the very number, and what is just not too much is done.
 
 use super::{Gate, Home, block, key, prefix, value};
-use crate::sqlite::{MAX_WAITING, MAX_WAITING_BYTES};
+use crate::sqlite::{MAX_WAITING_BYTES, MAX_WAITING_CHANGES};
 use crate::{
     Error, Expect, Key, LeaseId, MAX_KEY, MAX_PAGE, MAX_PAGE_BYTES, MAX_STEPS, MAX_TRANSACTION_BYTES,
     MAX_VALUE, Outcome, Prefix, Range, Revision, Step, Store, Value, all,
@@ -165,13 +165,13 @@ fn more_than_may_wait_are_told_that_it_is_busy() {
     gate.shut();
     let mut answers = vec![put(0)];
     gate.wait_for_the_writer();
-    answers.extend((1..=MAX_WAITING).map(&put));
-    assert_eq!(block(put(MAX_WAITING + 1)), Err(Error::Busy));
+    answers.extend((1..=MAX_WAITING_CHANGES).map(&put));
+    assert_eq!(block(put(MAX_WAITING_CHANGES + 1)), Err(Error::Busy));
     gate.open();
     for answer in answers {
         block(answer).unwrap();
     }
-    assert_eq!(block(put(0)), Ok(Revision(MAX_WAITING as u64 + 2)));
+    assert_eq!(block(put(0)), Ok(Revision(MAX_WAITING_CHANGES as u64 + 2)));
 
     gate.shut();
     let first = put(0);

@@ -24,7 +24,7 @@ const SHARE: usize = 128 * 1024;
 /// Reads, dealings and writes in one turn, before other connections have theirs.
 const ROUNDS: usize = 8;
 /// What clients may have sent to programs that do not read, of one connection. Beyond it nothing more is read from it.
-pub(super) const MAX_KEPT: usize = 32 << 20;
+pub(super) const MAX_UNREAD_BYTES: usize = 32 << 20;
 /// Refusals that are told for the audit log, of one connection: a client could make millions.
 const MAX_DENIED: u32 = 100;
 /// How long a peer may take to read our closing message.
@@ -230,7 +230,7 @@ impl ClientConnection {
             }
             let read = !context.control.is_congested()
                 && self.readable
-                && self.kept < MAX_KEPT
+                && self.kept < MAX_UNREAD_BYTES
                 && self.core.wants_input();
             if read && let Some(why) = self.read() {
                 return Ok(TurnResult::Ended(why));

@@ -26,7 +26,7 @@ const NOW: Duration = Duration::MAX;
 /// The longest name of a subsystem or signal.
 const MAX_NAME: usize = 255;
 /// The most of a refused command that is told for the audit log.
-const MAX_TOLD: usize = 200;
+const MAX_TOLD_COMMAND: usize = 200;
 /// The most of a reason that is shown to the user.
 const MAX_SHOWN: usize = 1024;
 
@@ -139,7 +139,7 @@ impl ClientConnection {
             let (kind, what) = match &program {
                 Program::Shell => (RequestKind::Shell, b"shell".to_vec()),
                 Program::Exec { command } => {
-                    let head = &command[..command.len().min(MAX_TOLD)];
+                    let head = &command[..command.len().min(MAX_TOLD_COMMAND)];
                     (RequestKind::Exec, [b"exec ", head].concat())
                 }
                 Program::Subsystem { name } => {
@@ -230,8 +230,8 @@ impl ClientConnection {
     pub(super) fn started(
         &mut self,
         ticket: Ticket,
-        one: bool,
-        most: Option<u64>,
+        is_socket: bool,
+        output_limit: Option<u64>,
         fds: Vec<Fd>,
         context: &mut Context<'_>,
     ) -> Result<(), WorkerEnd> {
@@ -244,7 +244,7 @@ impl ClientConnection {
         };
         context.log.timing("session start", session.asked_at.take());
         let mut fds = fds.into_iter();
-        let pump = match (one, fds.next(), fds.next(), fds.next()) {
+        let pump = match (is_socket, fds.next(), fds.next(), fds.next()) {
             (true, Some(socket), None, _) => Ok(Pump::socket(socket)),
             (false, Some(master), None, _) => Pump::terminal(master),
             (false, Some(stdin), Some(stdout), Some(stderr)) => Pump::pipes(stdin, stdout, stderr),
@@ -255,7 +255,11 @@ impl ClientConnection {
             }
         };
         match pump {
-            Ok(pump) => session.pump = pump.after(std::mem::take(&mut session.pump)).limited(most),
+            Ok(pump) => {
+                session.pump = pump
+                    .after(std::mem::take(&mut session.pump))
+                    .limited(output_limit)
+            }
             Err(e) => return Err(WorkerEnd::Because(format!("a session's descriptors: {e}"))),
         }
         session.stage = Stage::Running(ticket);

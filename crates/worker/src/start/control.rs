@@ -14,7 +14,7 @@ use zeroize::Zeroize;
 /// Room for the longest frame with its fields around it.
 const ROOM: usize = MAX_FRAME + 8 * 1024;
 /// More than one turn of the loop can make while nothing is read from connections.
-const MAX_WAITING: usize = 16 << 20;
+const MAX_UNSENT_BYTES: usize = 16 << 20;
 
 /// A worker's end of the socket.
 pub struct Control {
@@ -132,7 +132,7 @@ impl Control {
         if sent {
             return Ok(());
         }
-        if self.waiting_bytes > MAX_WAITING {
+        if self.waiting_bytes > MAX_UNSENT_BYTES {
             return Err(WorkerEnd::Because("the monitor reads nothing".to_owned()));
         }
         Ok(())
@@ -250,6 +250,9 @@ mod tests {
             said += 1;
         };
         assert!(matches!(ended, WorkerEnd::Because(why) if why.contains("reads nothing")));
-        assert!(said * 60_000 > MAX_WAITING, "it is not given up early: {said}");
+        assert!(
+            said * 60_000 > MAX_UNSENT_BYTES,
+            "it is not given up early: {said}"
+        );
     }
 }

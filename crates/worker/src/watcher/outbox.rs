@@ -9,7 +9,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// The most events of one listener that wait.
-pub const MAX_WAITING: usize = 512;
+pub const MAX_UNSENT_EVENTS: usize = 512;
 /// So long a session is held up before one of its events is lost.
 const PATIENCE: Duration = Duration::from_millis(500);
 /// About the most bytes of one frame.
@@ -67,12 +67,12 @@ impl Outbox {
         let full = |queues: &mut BTreeMap<u64, Queue>| {
             queues
                 .get(&key)
-                .is_some_and(|queue| queue.events.len() >= MAX_WAITING)
+                .is_some_and(|queue| queue.events.len() >= MAX_UNSENT_EVENTS)
         };
         let waited = self.room.wait_timeout_while(self.queues(), PATIENCE, full);
         let (mut queues, _) = waited.unwrap_or_else(PoisonError::into_inner);
         let Some(queue) = queues.get_mut(&key) else { return };
-        if queue.events.len() >= MAX_WAITING {
+        if queue.events.len() >= MAX_UNSENT_EVENTS {
             queue.lost += 1;
             return;
         }
@@ -169,7 +169,7 @@ mod tests {
         let outbox = Outbox::new(epoll::bell().expect("a bell"));
         outbox.open(1, [1; 16]);
         outbox.open(2, [2; 16]);
-        for _ in 0..MAX_WAITING + 2 {
+        for _ in 0..MAX_UNSENT_EVENTS + 2 {
             outbox.put(1, event(1, "many"));
         }
         outbox.put(2, event(2, "one"));
@@ -191,7 +191,7 @@ mod tests {
                 other => panic!("{other:?}"),
             }
         }
-        assert_eq!((many, one), (MAX_WAITING, 1));
+        assert_eq!((many, one), (MAX_UNSENT_EVENTS, 1));
         assert_eq!(outbox.ended(), [1]);
         assert!(outbox.ended().is_empty(), "once");
         // Of one that is gone nothing is kept.

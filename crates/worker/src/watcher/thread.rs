@@ -18,7 +18,7 @@ use std::sync::{Arc, LazyLock};
 /// What a thread needs is a path, a list of words and a few pages.
 const STACK: usize = 128 << 10;
 /// The most processes of one session that are about to execute something.
-const MAX_PENDING: usize = 1024;
+const MAX_EXECUTING: usize = 1024;
 
 static CALLS: LazyLock<Calls> = LazyLock::new(Calls::new);
 
@@ -134,7 +134,7 @@ impl Thread {
         let refuse = self.watched.refuse_io_uring && row.is_some_and(|row| row.event == "io_uring");
         if is_exec && let Some(who) = task.who() {
             self.pending.retain(|pending| *pending != who.pid);
-            if self.pending.len() == MAX_PENDING {
+            if self.pending.len() == MAX_EXECUTING {
                 self.pending.remove(0);
             }
             self.pending.push(who.pid);

@@ -267,6 +267,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
                 self.raw = None;
                 self.warn("the other side gives no terminal");
             }
+            (Some(PendingRequest::Agent), true) => self.lends_agent = true,
+            (Some(PendingRequest::X11), true) => self.lends_display = true,
             (Some(PendingRequest::Agent), false) => self.warn("the other side takes no forwarded agent"),
             (Some(PendingRequest::X11), false) => self.warn("the other side forwards no X11"),
             _ => {}

@@ -1,6 +1,6 @@
 //! Forwarded connections: from our listeners to the far side, from there to here, and the agent's.
 
-use super::{Engine, Flow, Local, MAX_PENDING, Stage, TaskResult};
+use super::{Engine, Flow, Local, MAX_OPENING, Stage, TaskResult};
 use crate::ssh::forward::{Listen, Listener, Target};
 use crate::ssh::options::LogLevel;
 use crate::ssh::{SshError, Work, socks};
@@ -60,12 +60,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
         let refuse = |connection: &mut Connection, words: &str| {
             connection.refuse(channel, refusal::PROHIBITED, words);
         };
-        if self.pending.len() >= MAX_PENDING {
+        if self.pending.len() >= MAX_OPENING {
             return self
                 .connection
                 .refuse(channel, refusal::SHORTAGE, "too many at once");
         }
-        if let (ChannelKind::X11 { .. }, Some(display)) = (&kind, &self.plan.display) {
+        if let (ChannelKind::X11 { .. }, Some(display), true) =
+            (&kind, &self.plan.display, self.lends_display)
+        {
             return match (display.is_open(), UnixStream::pair()) {
                 (true, Ok((ours, its))) => {
                     // It ends with either end; a client that shows no cookie of ours ends there.
@@ -81,7 +83,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
         }
         let to =
             match &kind {
-                ChannelKind::Agent if self.plan.options.agent => {
+                ChannelKind::Agent if self.lends_agent => {
                     std::env::var_os(crate::agent::SOCKET).map(|p| Target::Unix(p.into()))
                 }
                 kind => {
@@ -178,7 +180,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
         let moved = !came.is_empty();
         for (local, to) in came {
             match (local, to) {
-                (Local::Tcp(_), Target::Socks) if self.pending.len() >= MAX_PENDING => {
+                (Local::Tcp(_), Target::Socks) if self.pending.len() >= MAX_OPENING => {
                     self.warn("SOCKS: too many at once")
                 }
                 (Local::Tcp(mut stream), Target::Socks) => {

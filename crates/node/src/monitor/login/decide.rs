@@ -11,12 +11,12 @@ use super::{Entry, LoginAttempt, LoginContext, PROTOCOL_ERROR, Step};
 use crate::config::cluster::Member;
 use crate::monitor::names::Lane;
 use crate::monitor::timers;
-use crate::monitor::trust::LoginMethod;
+use crate::monitor::trust::{LoginMethod, Trust};
 use crate::monitor::wakes::{Key, Owner};
 use fleetgate_policy::AccountName;
 use fleetgate_policy::access::{self, Proof};
 use fleetgate_policy::grant::{How, Identity};
-use fleetgate_ssh::auth::{Method, Request};
+use fleetgate_ssh::auth::{Method, PublicKey, Request};
 use fleetgate_ssh::key::{Claimant, Restrictions};
 use fleetgate_wire::node::Verdict;
 use std::time::Duration;
@@ -67,69 +67,22 @@ impl LoginAttempt {
         };
         match &request.method {
             Method::PublicKey(request) => {
-                let (now, utc_offset) = calendar();
-                let claimant = Claimant {
-                    login: name.as_ref().map_or("", AccountName::as_str),
-                    source: context.source,
-                    now,
-                    skew: trust.skew,
-                    utc_offset,
-                    environment: trust.user_environment,
-                };
-                let ssh = SshExchange {
-                    id: context.session_id.unwrap_or_default(),
-                    host_key: context.host_key,
-                };
-                let is_query = request.signature.is_none();
                 // Whom the lists refuse has no files where a key is only shown: the answer is that for a name that nobody has.
                 let nothing = Files::default();
-                let files = match is_query && closed_because.is_none() && by_lists.is_err() {
-                    true => &nothing,
-                    false => known.files,
-                };
-                let decision = publickey::check_key(
-                    request,
-                    ssh,
-                    &claimant,
-                    files,
-                    &trust,
-                    context.tools.cluster.as_ref(),
-                );
+                let is_hidden = request.signature.is_none() && closed_because.is_none() && by_lists.is_err();
+                let files = if is_hidden { &nothing } else { known.files };
+                let login = name.as_ref().map_or("", AccountName::as_str);
+                let decision = check_key(request, login, files, &trust, context);
                 // For a closed account the decision itself is the refusal.
                 let (by_lists, decision) = match closed_because {
-                    Some(closed) => (
-                        Ok(()),
-                        publickey::without_account(
-                            decision,
-                            claimant.login,
-                            &closed,
-                            context.tools.cluster.as_ref(),
-                        ),
-                    ),
+                    Some(closed) => {
+                        let cluster = context.tools.cluster.as_ref();
+                        let decision = publickey::without_account(decision, login, &closed, cluster);
+                        (Ok(()), decision)
+                    }
                     None => (by_lists, decision),
                 };
-                match (by_lists, decision) {
-                    // Of an authority's certificate too, where the lists refuse: only who proves it hears that.
-                    (_, Decision::KeyAcceptable) => Step::Say(Verdict::KeyOk),
-                    (
-                        Ok(()),
-                        Decision::Proven {
-                            how,
-                            restrictions,
-                            member,
-                        },
-                    ) => self.proven(way, how, *restrictions, member.map(|m| *m), context),
-                    (Ok(()), Decision::Denied(denied)) => {
-                        let publickey::ClusterRefusal { user, refusal } = *denied;
-                        self.deny(way.name(), user, refusal, context)
-                    }
-                    (Err(why), _) | (_, Decision::Refused(why)) if is_query => {
-                        tracing::debug!(connection = context.connection, "a key would not do: {why}");
-                        self.refused_key = Some(why);
-                        self.rejected_counted(context)
-                    }
-                    (Err(why), _) | (_, Decision::Refused(why)) => self.refuse(way.name(), &why, context),
-                }
+                self.with_key(by_lists, decision, request.signature.is_none(), context)
             }
             Method::Password { new: Some(_), .. } => self.refuse(
                 way.name(),
@@ -145,6 +98,46 @@ impl LoginAttempt {
                 self.talk(Purpose::Password(Some(password)), context)
             }
             _ => self.talk(Purpose::Interactive, context),
+        }
+    }
+
+    /// What a key comes to, which was only shown (`is_query`) or has signed.
+    fn with_key(
+        &mut self,
+        by_lists: Result<(), String>,
+        decision: Decision,
+        is_query: bool,
+        context: &mut LoginContext<'_>,
+    ) -> Step {
+        match (by_lists, decision) {
+            // A certificate is answered so also where the lists refuse: the refusal comes with the signature.
+            (_, Decision::KeyAcceptable) => Step::Say(Verdict::KeyOk),
+            (
+                Ok(()),
+                Decision::Proven {
+                    how,
+                    restrictions,
+                    member,
+                },
+            ) => self.proven(
+                LoginMethod::PublicKey,
+                how,
+                *restrictions,
+                member.map(|m| *m),
+                context,
+            ),
+            (Ok(()), Decision::Denied(denied)) => {
+                let publickey::ClusterRefusal { user, refusal } = *denied;
+                self.deny(LoginMethod::PublicKey.name(), user, refusal, context)
+            }
+            (Err(why), _) | (_, Decision::Refused(why)) if is_query => {
+                tracing::debug!(connection = context.connection, "a key would not do: {why}");
+                self.refused_key = Some(why);
+                self.rejected_counted(context)
+            }
+            (Err(why), _) | (_, Decision::Refused(why)) => {
+                self.refuse(LoginMethod::PublicKey.name(), &why, context)
+            }
         }
     }
 
@@ -188,12 +181,7 @@ impl LoginAttempt {
             return self.rejected(true);
         }
         if context.tools.pam && self.accepted.is_none() {
-            let step = self.talk(Purpose::Account, context);
-            if matches!(step, Step::Wait) {
-                // What the lobby waits for; it is not looked at again.
-                self.pending = Some(Zeroizing::default());
-            }
-            return step;
+            return self.talk(Purpose::Account, context);
         }
         self.enter(context)
     }
@@ -272,4 +260,29 @@ impl LoginAttempt {
             must_change_password: self.must_change_password,
         }))
     }
+}
+
+/// Holds a key against the account's files and the cluster.
+fn check_key(
+    request: &PublicKey<'_>,
+    login: &str,
+    files: &Files,
+    trust: &Trust,
+    context: &LoginContext<'_>,
+) -> Decision {
+    let (now, utc_offset) = calendar();
+    let claimant = Claimant {
+        login,
+        source: context.source,
+        now,
+        skew: trust.skew,
+        utc_offset,
+        environment: trust.user_environment,
+    };
+    let ssh = SshExchange {
+        id: context.session_id.unwrap_or_default(),
+        host_key: context.host_key,
+    };
+    let cluster = context.tools.cluster.as_ref();
+    publickey::check_key(request, ssh, &claimant, files, trust, cluster)
 }

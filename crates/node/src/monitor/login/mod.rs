@@ -289,7 +289,7 @@ impl LoginAttempt {
                 end(PROTOCOL_ERROR, c"the login request cannot be read")
             }
         };
-        // Only a request that still waits is kept.
+        // Only a request that still waits is kept: for a fact, or for PAM's account phase.
         if matches!(step, Step::Wait) {
             self.pending = Some(bytes);
         }

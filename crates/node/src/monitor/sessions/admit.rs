@@ -2,46 +2,24 @@
 //! a refusal is told to the client and to the audit log. The steps that follow are `prepare` and `launch`.
 
 use super::answers::{self, RunAccount, SameRun, SharedRun};
+use super::choose::{self, SessionRefusal};
 use super::confinement::may_enter_without_shell;
-use super::facts::{ClusterUser, ProgramChoice};
-use super::launch::PendingLaunch;
-use super::order::{self, SessionRefusal};
+use super::facts::ClusterUser;
+use super::pending::PendingSession;
 use super::{LimitOwner, Session, Sessions, State, TimeLimit, text};
 use crate::config::cluster::Member;
 use crate::monitor::accept::address;
 use crate::monitor::audit::{Event, SessionKind};
 use crate::monitor::network::Networks;
 use crate::monitor::open_login::OpenLogin;
-use crate::monitor::timers::{Timer, now};
+use crate::monitor::timers::now;
 use crate::monitor::tools::Tools;
-use fleetgate_launch::pam::PamSession;
+use fleetgate_policy::Watching;
 use fleetgate_policy::commands::NamedCommand;
-use fleetgate_policy::{Grant, Watching};
-use fleetgate_sys::Fd;
 use fleetgate_wire::common::Account;
-use fleetgate_wire::node::ConnectionAddresses;
+use fleetgate_wire::node::ConnectionNumber;
 use fleetgate_wire::node::front::{Start, Ticket, ToFront};
 use std::ffi::CString;
-
-/// A session on its way.
-pub(super) struct PendingSession {
-    pub(super) grant: Grant,
-    pub(super) addresses: ConnectionAddresses,
-    pub(super) start: Start,
-    pub(super) account: Account,
-    pub(super) decided: ProgramChoice,
-    pub(super) agent: Option<CString>,
-    pub(super) display: Option<u16>,
-    pub(super) context: Option<CString>,
-    pub(super) watching: Watching,
-    pub(super) cluster_user: ClusterUser,
-    /// The conversation that let the connection in, for the connection's first session.
-    pub(super) accepted: Option<PamSession>,
-    pub(super) pam: bool,
-    pub(super) xauth: Option<(Fd, Timer)>,
-    /// Made and under way: what the front will be given, and what the session reaper will note.
-    pub(super) under_way: Option<PendingLaunch>,
-}
 
 /// What came of a front's Start.
 enum Admitted {
@@ -63,7 +41,7 @@ impl Sessions {
         start: Start,
     ) {
         let connection = open_login.connection;
-        if let Some(list) = order::command_list(&open_login.grant, &start) {
+        if let Some(list) = choose::command_list(&open_login.grant, &start) {
             return answers::say(tools, (connection, ticket), list);
         }
         match self.admit(tools, networks, open_login, account, ticket, start) {
@@ -95,7 +73,7 @@ impl Sessions {
         start: Start,
     ) -> Result<Admitted, SessionRefusal> {
         let connection = open_login.connection;
-        let decided = order::choose_program(&open_login.grant, &start, now())?;
+        let decided = choose::choose_program(&open_login.grant, &start, now())?;
         if account.ids.uid != open_login.uid {
             return Err(SessionRefusal::new(
                 "the account is not the one that logged in: log in again",
@@ -104,48 +82,25 @@ impl Sessions {
         if self.by_ticket.contains_key(&(connection, ticket)) {
             return Err(SessionRefusal::new("the session's number is in use"));
         }
-        let count = self.by_connection.get(&connection).copied().unwrap_or(0);
-        let limit = tools.config.limits.sessions;
-        if count >= limit {
-            return Err(SessionRefusal(format!(
-                "a connection has at most {limit} sessions (limits.sessions)"
-            )));
-        }
-        let of_roles = |of: &Member| of.allowed.limits.sessions;
-        if let Some(most) = open_login.members.iter().filter_map(of_roles).min()
-            && count >= most
-        {
-            return Err(SessionRefusal(format!(
-                "a connection has at most {most} sessions by its roles: end one of them"
-            )));
-        }
-        let lasting = |of: &Member| of.allowed.limits.session;
-        let by_roles = open_login.members.iter().filter_map(lasting).min();
+        self.has_room_on(open_login, tools.config.limits.sessions)?;
         let named_command = decided.named_command();
         let runs_as = decided
             .other_account(&open_login.grant.login)
             .map(ToString::to_string);
-        if let Some(user) = &runs_as
-            && start.terminal.is_some()
-        {
-            // Its keys send signals, and TERM is the client's claim: neither is for another account's command.
-            return Err(SessionRefusal(format!(
-                "the command runs as {user}, and has no terminal: run it without -t"
-            )));
+        if let Some(user) = &runs_as {
+            self.may_run_as(user, &start)?;
         }
-        if let Some(user) = &runs_as
-            && !self.root
-        {
-            return Err(SessionRefusal(format!(
-                "the command runs as {user}, and only a node that runs as root can do that"
-            )));
-        }
+        let watching = open_login
+            .members
+            .iter()
+            .map(|of| of.allowed.watching)
+            .fold(tools.config.watching(), Watching::and);
         let same = named_command.and_then(|command| {
             let account = match &runs_as {
                 Some(user) => RunAccount::Named(user.clone()),
                 None => RunAccount::Login(account.ids.uid),
             };
-            SameRun::of(command, account, &open_login.grant.permits, &start)
+            SameRun::of(command, account, &open_login.grant.permits, &start, watching)
         });
         if same.is_some() {
             // What the helper would look at, were a process begun.
@@ -157,33 +112,10 @@ impl Sessions {
             return Ok(Admitted::ByAnotherRun);
         }
         self.has_room_for(named_command)?;
-        let by_command = named_command.and_then(|command| command.limits.timeout);
-        let limit = |by, time| TimeLimit { time, by };
-        let limit = match (by_roles, by_command) {
-            (Some(roles), Some(command)) if roles < command => Some(limit(LimitOwner::Roles, roles)),
-            (_, Some(command)) => Some(limit(LimitOwner::Command, command)),
-            (roles, None) => roles.map(|time| limit(LimitOwner::Roles, time)),
-        };
-        let watching = open_login
-            .members
-            .iter()
-            .map(|of| of.allowed.watching)
-            .fold(tools.config.watching(), Watching::and);
         // The agent and the display are the login's.
-        let agent = match start.agent.filter(|_| runs_as.is_none()) {
-            Some(of) => Some(
-                networks
-                    .agent(connection, of)
-                    .ok_or(SessionRefusal::new("there is no agent to forward"))?,
-            ),
-            None => None,
-        };
-        let display = match start.x11.as_ref().filter(|_| runs_as.is_none()) {
-            Some(x11) => {
-                let number = networks.display(connection, x11.display);
-                Some(number.ok_or(SessionRefusal::new("there is no display to forward"))?)
-            }
-            None => None,
+        let (agent, display) = match &runs_as {
+            Some(_) => (None, None),
+            None => forwarded(networks, connection, &start)?,
         };
         self.next += 1;
         let number = self.next;
@@ -222,7 +154,7 @@ impl Sessions {
             named_command: named_command.map(|command| command.name.clone()),
             output_limit: named_command.and_then(|command| command.limits.output),
             shared,
-            limit,
+            limit: time_limit(&open_login.members, named_command),
             time_limit_timer: None,
             state: State::Pending(Box::new(PendingSession {
                 grant: open_login.grant.clone(),
@@ -246,6 +178,37 @@ impl Sessions {
         *self.by_connection.entry(connection).or_default() += 1;
         self.beginning.push(connection);
         Ok(Admitted::Begins(number))
+    }
+
+    /// Whether the connection may have one more session.
+    fn has_room_on(&self, open_login: &OpenLogin, limit: u32) -> Result<(), SessionRefusal> {
+        let connection = &open_login.connection;
+        let count = self.by_connection.get(connection).copied().unwrap_or(0);
+        if count >= limit {
+            return Err(SessionRefusal(format!(
+                "a connection has at most {limit} sessions (limits.sessions)"
+            )));
+        }
+        let of_roles = |of: &Member| of.allowed.limits.sessions;
+        match open_login.members.iter().filter_map(of_roles).min() {
+            Some(most) if count >= most => Err(SessionRefusal(format!(
+                "a connection has at most {most} sessions by its roles: end one of them"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether a command may run as another account than its login's.
+    fn may_run_as(&self, user: &str, start: &Start) -> Result<(), SessionRefusal> {
+        // Its keys send signals, and TERM is the client's claim: neither is for another account's command.
+        let missing = match (start.terminal.is_some(), self.root) {
+            (true, _) => "has no terminal: run it without -t",
+            (false, false) => "only a node that runs as root can do that",
+            (false, true) => return Ok(()),
+        };
+        Err(SessionRefusal(format!(
+            "the command runs as {user}, and {missing}"
+        )))
     }
 
     /// Whether one more of a named command may run.
@@ -289,4 +252,32 @@ impl Sessions {
             reason: why,
         });
     }
+}
+
+/// For how long a session may last: the shorter of what its roles and its command say.
+fn time_limit(members: &[Member], command: Option<&NamedCommand>) -> Option<TimeLimit> {
+    let of_roles = members.iter().filter_map(|of| of.allowed.limits.session).min();
+    let of_command = command.and_then(|command| command.limits.timeout);
+    let limits = [(LimitOwner::Command, of_command), (LimitOwner::Roles, of_roles)];
+    let limits = limits
+        .into_iter()
+        .filter_map(|(by, time)| Some(TimeLimit { time: time?, by }));
+    limits.min_by_key(|limit| limit.time)
+}
+
+/// The forwarded agent's socket, and the forwarded display's number, as far as the session asks for them.
+fn forwarded(
+    networks: &Networks,
+    connection: ConnectionNumber,
+    start: &Start,
+) -> Result<(Option<CString>, Option<u16>), SessionRefusal> {
+    let agent = start.agent.map(|of| {
+        let agent = networks.agent(connection, of);
+        agent.ok_or(SessionRefusal::new("there is no agent to forward"))
+    });
+    let display = start.x11.as_ref().map(|x11| {
+        let number = networks.display(connection, x11.display);
+        number.ok_or(SessionRefusal::new("there is no display to forward"))
+    });
+    Ok((agent.transpose()?, display.transpose()?))
 }

@@ -11,8 +11,8 @@ use super::{About, Session, Sessions, key, text};
 use crate::monitor::audit::Event;
 use crate::monitor::open_login::OpenLogin;
 use crate::monitor::tools::Tools;
-use fleetgate_policy::Permits;
 use fleetgate_policy::commands::NamedCommand;
+use fleetgate_policy::{Permits, Watching};
 use fleetgate_sys::file;
 use fleetgate_sys::poll::READ;
 use fleetgate_sys::process::Exit;
@@ -26,7 +26,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 /// The bytes of output that are kept, of all results together. The oldest go first.
-const MAX_KEPT: usize = 8 << 20;
+const MAX_KEPT_OUTPUT: usize = 8 << 20;
 /// The results that are kept.
 const MAX_RESULTS: usize = 4096;
 /// Read at once.
@@ -52,6 +52,11 @@ pub(super) struct SameRun {
     sent: Vec<(Vec<u8>, Vec<u8>)>,
     /// What the login's key files set.
     set: Vec<(String, String)>,
+    /// What its client's list says of the result: how much, and for how long.
+    output: Option<u64>,
+    cache: Duration,
+    /// How closely it is watched.
+    audit: &'static str,
 }
 
 impl SameRun {
@@ -61,8 +66,9 @@ impl SameRun {
         account: RunAccount,
         permits: &Permits,
         start: &Start,
+        watching: Watching,
     ) -> Option<SameRun> {
-        command.cache?;
+        let cache = command.cache?;
         if start.terminal.is_some() || start.agent.is_some() || start.x11.is_some() {
             return None;
         }
@@ -81,6 +87,9 @@ impl SameRun {
             environment: command.environment.clone(),
             sent,
             set,
+            output: command.limits.output,
+            cache,
+            audit: watching.audit.name(),
         })
     }
 }
@@ -130,7 +139,7 @@ impl Answers {
         self.drop_old(kept.ended_at);
         self.kept.insert(same, kept);
         let size = |kept: &Kept| kept.result.output.iter().map(Vec::len).sum::<usize>();
-        while self.kept.len() > MAX_RESULTS || self.kept.values().map(size).sum::<usize>() > MAX_KEPT {
+        while self.kept.len() > MAX_RESULTS || self.kept.values().map(size).sum::<usize>() > MAX_KEPT_OUTPUT {
             let oldest = self.kept.iter().min_by_key(|(_, kept)| kept.ended_at);
             let Some(same) = oldest.map(|(same, _)| same.clone()) else {
                 return;
@@ -404,6 +413,9 @@ mod tests {
             environment: Vec::new(),
             sent: Vec::new(),
             set: Vec::new(),
+            output: None,
+            cache: Duration::ZERO,
+            audit: "none",
         }
     }
 
@@ -423,8 +435,8 @@ mod tests {
 
     #[test]
     fn variables_of_a_key_are_part_of_what_is_the_same() {
-        use fleetgate_policy::Rule;
         use fleetgate_policy::commands::{Command, Commands};
+        use fleetgate_policy::{Audit, Rule};
         let mut list = Commands::new();
         let command = Command::define(&["/bin/x"], &[]).expect("a command");
         let limits = fleetgate_policy::commands::CommandLimits {
@@ -444,7 +456,7 @@ mod tests {
         let by_key = |account: RunAccount, scope: &str| {
             let mut permits = Permits::all();
             permits.set("SCOPE", scope);
-            SameRun::of(&command, account, &permits, &start)
+            SameRun::of(&command, account, &permits, &start, Watching::default())
         };
         let own = |scope| by_key(RunAccount::Login(1000), scope);
         assert_eq!(own("one"), own("one"));
@@ -452,6 +464,27 @@ mod tests {
         // They do not reach a command of another account.
         let others = |scope| by_key(RunAccount::Named("root".to_owned()), scope);
         assert_eq!(others("one"), others("two"));
+        // Nor does a client get more of a result, or an older one, than its own list says, or one that nobody watched.
+        let (permits, account) = (Permits::all(), RunAccount::Login(1000));
+        let of = |command: &NamedCommand, audit| {
+            let watching = Watching {
+                audit,
+                ..Watching::default()
+            };
+            SameRun::of(command, account.clone(), &permits, &start, watching)
+        };
+        let (mut less, mut newer) = (command.clone(), command.clone());
+        less.limits.output = Some(10);
+        newer.cache = Some(Duration::from_millis(10));
+        let usual = of(&command, Audit::None);
+        assert_eq!(usual, of(&command, Audit::None));
+        for other in [
+            of(&less, Audit::None),
+            of(&newer, Audit::None),
+            of(&command, Audit::Files),
+        ] {
+            assert_ne!(usual, other);
+        }
     }
 
     #[test]
@@ -461,7 +494,7 @@ mod tests {
             let at = begun + Duration::from_millis(n);
             answers.keep(same(&n.to_string()), kept(1 << 20, at, minute));
         }
-        assert_eq!(answers.kept.len(), MAX_KEPT >> 20);
+        assert_eq!(answers.kept.len(), MAX_KEPT_OUTPUT >> 20);
         assert!(answers.kept.contains_key(&same("19")), "the newest");
         assert!(!answers.kept.contains_key(&same("11")), "an older one");
         for n in 0..=MAX_RESULTS as u64 {

@@ -94,11 +94,11 @@ pub fn set(facts: &OrderFacts<'_>, decided: &ProgramChoice) -> Vec<Variable> {
 }
 
 /// Puts what PAM's modules set in its place: over authorized_keys, under `set_env`.
-pub fn add_pam(set: &mut Vec<Variable>, of_keys: usize, pam: Vec<Variable>) {
+pub fn add_pam(set: &mut Vec<Variable>, variables_of_keys: usize, pam: Vec<Variable>) {
     let taken = pam
         .into_iter()
         .filter(|v| !NOT_OF_PAM.iter().any(|name| v.name.to_bytes().starts_with(name)));
-    let at = of_keys.min(set.len());
+    let at = variables_of_keys.min(set.len());
     set.splice(at..at, taken);
 }
 

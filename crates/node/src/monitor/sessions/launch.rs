@@ -1,25 +1,24 @@
-//! A session's launch: the order for the helper and its descriptors, the launch itself (inside PAM, where that is used), and
-//! what it comes to.
+//! A session's launch: the streams, what the helper is given (`helper_order`), the launch itself (inside PAM, where that is
+//! used), and what it comes to.
 
+use super::choose::SessionRefusal;
 use super::facts::OrderFacts;
-use super::order::{self, SessionRefusal};
+use super::helper_order::{HelperOrder, begin_watching, failed};
+use super::pending::{PendingLaunch, PendingSession};
 use super::streams::Streams;
 use super::within_pam::PamLaunch;
-use super::{About, Sessions, State, confinement, ended, environment, key, running, say, text};
+use super::{About, Session, Sessions, State, ended, environment, key, running, say, text};
+use crate::config::Config;
 use crate::monitor::audit::Event;
-use crate::monitor::names;
 use crate::monitor::timers::micros;
 use crate::monitor::tools::Tools;
-use fleetgate_launch::LaunchOutcome;
-use fleetgate_launch::{Begun, Launch, LaunchError, SessionToClose};
-use fleetgate_policy::Audit;
+use fleetgate_launch::cgroup::{Cgroups, SessionCgroup};
+use fleetgate_launch::{Begun, Launch, LaunchError, LaunchOutcome, RunningHelper};
 use fleetgate_policy::permits::Program as Permitted;
 use fleetgate_sys::poll::READ;
-use fleetgate_sys::{Errno, Fd, clock, socket};
-use fleetgate_wire::exec::{Exec, Program};
+use fleetgate_sys::{Errno, Fd, clock};
 use fleetgate_wire::node::ProcessEnd;
 use fleetgate_wire::node::front::ToFront;
-use fleetgate_wire::order::{Role, Work};
 use fleetgate_wire::pam::Start as PamStart;
 use fleetgate_wire::{Failure, Reason};
 use std::ffi::CString;
@@ -27,17 +26,6 @@ use std::time::Duration;
 
 /// How long a user has to answer what PAM asks: nobody is asked here.
 const NO_TIME: u32 = 1;
-
-/// A launch under way.
-pub(super) struct PendingLaunch {
-    ours: Vec<Fd>,
-    is_socket: bool,
-    record: SessionToClose,
-    events: Option<Fd>,
-    /// How closely it is watched.
-    audit: Option<&'static str>,
-    is_direct: bool,
-}
 
 impl Sessions {
     /// A launch came to something.
@@ -68,20 +56,8 @@ impl Sessions {
         let State::Pending(pending) = &mut session.state else {
             return Ok(());
         };
-        let failed = |doing: &'static str| {
-            move |e: fleetgate_sys::Errno| {
-                tracing::error!("a session is not started: {doing}: {e}");
-                SessionRefusal::new("the session could not be started; the host's log says why")
-            }
-        };
-        let sftp = matches!(pending.decided.program, Permitted::Sftp { .. });
-        let streams = match &pending.start.terminal {
-            _ if sftp => Streams::socket().map_err(failed("making a socket"))?,
-            Some(terminal) => Streams::terminal(terminal, pending.context.as_deref())
-                .map_err(failed("making a terminal"))?,
-            None if session.shared.is_some() => Streams::outputs().map_err(failed("making pipes"))?,
-            None => Streams::pipes().map_err(failed("making pipes"))?,
-        };
+        let is_shared = session.shared.is_some();
+        let streams = streams_for(pending, is_shared)?;
         let config = tools.config.clone();
         let facts = OrderFacts {
             config: &config,
@@ -100,73 +76,28 @@ impl Sessions {
             pam: pending.pam,
             root: self.root,
         };
-        // The file server reports its own operations: it is not watched.
-        let watched = match pending.watching.audit {
-            Audit::None => None,
-            _ if sftp => None,
-            _ if !self.root => {
-                return Err(SessionRefusal::new(
-                    "the session is to be watched, and only a node that runs as root can do that",
-                ));
-            }
-            _ => tools
-                .watching
-                .begin(session.connection, &session.login, session.id, pending.watching)
-                .map_err(|why| {
-                    tracing::error!("a session is not started: watching it: {why}");
-                    SessionRefusal::new("the session could not be started; the host's log says why")
-                })?,
-        };
-        let audit = watched.as_ref().map(|_| pending.watching.audit.name());
-        let mut given = streams.given;
-        let mut events = None;
-        let (work, mut record) = match &pending.decided.program {
-            // A forced `internal-sftp` has no place for `passwd`.
-            Permitted::Sftp { .. } if pending.grant.must_change_password => {
-                return Err(SessionRefusal::new(
-                    "the password has expired, and file transfer cannot change it",
-                ));
-            }
-            Permitted::Sftp { arguments } => {
-                let order = order::sftp(&facts, arguments)?;
-                if self.root {
-                    let today = clock::wall().sec.div_euclid(86_400);
-                    confinement::may_enter(&pending.account, !pending.pam, today)?;
-                }
-                if let Some(root) = &order.chroot {
-                    confinement::safe_root(root)?;
-                }
-                let (ours, theirs) = socket::pair().map_err(failed("making a socket"))?;
-                given.push((Role::Events, theirs));
-                events = Some(ours);
-                // Without one the listing shows numbers alone.
-                if let Some(names) = names::fresh_socket(&tools.resolver) {
-                    given.push((Role::Resolver, names));
-                }
-                let plain = Exec::new(session.id, pending.account.clone(), Program::Shell);
-                (Work::Sftp(order), SessionToClose::of(&plain, 0))
-            }
+        let order = match &pending.decided.program {
+            Permitted::Sftp { arguments } => HelperOrder::file_server(&facts, arguments, &tools.resolver)?,
             _ => {
-                let mut order = order::exec(&facts, &pending.decided)?;
-                if let Some((watch, watcher)) = watched {
-                    order.watch = Some(watch);
-                    given.push((Role::Watcher, watcher));
-                }
-                let record = SessionToClose::of(&order, 0);
-                (Work::Exec(order), record)
+                let whose = (session.connection, &*session.login, session.id);
+                let watched = begin_watching(tools, whose, pending.watching)?;
+                HelperOrder::program(&facts, &pending.decided, watched)?
             }
         };
-        let cgroup = self.cgroups.as_mut().and_then(|cgroups| match cgroups.take() {
-            Ok(made) => Some(made),
-            Err(e) => {
-                tracing::warn!("a session goes without a cgroup of its own: {e}");
-                None
-            }
-        });
+        let HelperOrder {
+            work,
+            given: beside,
+            mut record,
+            events,
+            audit,
+        } = order;
+        let cgroup = self.cgroups.as_mut().and_then(own_cgroup);
         record.kill_remaining = config.kill_user_processes && cgroup.is_some();
         record.cgroup = cgroup.as_ref().map(|made| made.path.clone());
         session.cgroup = record.cgroup.clone();
-        session.terminal = streams.path.clone();
+        session.terminal = streams.path;
+        let mut given = streams.given;
+        given.extend(beside);
         let launch = Launch {
             cgroup: cgroup.map(|made| made.directory),
             deadline: config.limits.launch.0,
@@ -189,20 +120,10 @@ impl Sessions {
         let wanted = PamLaunch {
             number,
             accepted: pending.accepted.take(),
-            start: PamStart {
-                service: text(&config.pam_service),
-                user: pending.account.name.clone(),
-                remote_host: environment::address(&pending.addresses.peer),
-                remote_user: CString::default(),
-                tty,
-                authenticate: false,
-                defer_change: pending.grant.must_change_password,
-                environment: Vec::new(),
-                prompt_timeout_ms: NO_TIME,
-            },
+            start: pam_start(pending, &config, tty),
             resolver: tools.resolver.clone(),
             launch,
-            of_keys: pending.grant.permits.environment().len(),
+            variables_of_keys: pending.grant.permits.environment().len(),
         };
         self.opened
             .begin(self.chain.clone(), wanted, tools.launches.elsewhere(key))
@@ -234,58 +155,11 @@ impl Sessions {
         } = under_way;
         let (running, begun) = match outcome {
             Ok(done) => done,
-            Err(e) => return self.not_started(tools, number, e, ours, is_socket, is_direct),
+            Err(e) => return self.launch_failed(tools, number, e, ours, is_socket, is_direct),
         };
-        let spent = running.spent;
-        let micros = micros(spent.order + spent.spawn + spent.ready);
-        tracing::debug!(step = "launch", micros, "timing");
-        let (steps, connection) = (&mut tools.steps, session.connection);
-        steps.add(connection, c"node", "launch", Duration::from_micros(micros));
-        steps.add_earlier(connection, c"node", "exec", spent.spawn, spent.ready);
-        steps.add(connection, c"helper", "ready", spent.ready);
-        tools.metrics.launched(running.strategy);
-        tools.metrics.session_started(session.kind);
         record.entry.pid = running.pid;
         record.connection = session.connection;
-        let (unrecorded, unwatched) = match begun {
-            Begun::Executed {
-                unrecorded,
-                unwatched,
-                ..
-            } => (
-                unrecorded.as_ref().map(in_words),
-                unwatched.as_ref().map(in_words),
-            ),
-            _ => (None, None),
-        };
-        if let Some(why) = &unwatched {
-            let login = &session.login;
-            tracing::error!(%login, pid = running.pid, "a session is not watched, though it should be: {why}");
-        }
-        if let Some(why) = &unrecorded {
-            let login = &session.login;
-            tracing::warn!(%login, pid = running.pid, "a login record is not written: {why}");
-        }
-        tools.audit.tell(Event::SessionStarted {
-            connection: session.connection,
-            session: session.id,
-            login: session.login.clone(),
-            source: session.source,
-            user: session.user.clone(),
-            kind: session.kind,
-            pid: running.pid,
-            terminal: session
-                .terminal
-                .as_ref()
-                .map(|t| t.to_string_lossy().into_owned()),
-            command: session.command.clone(),
-            original: session.original.clone(),
-            runs_as: session.runs_as.clone(),
-            strategy: running.strategy.name(),
-            unrecorded,
-            audit: audit.filter(|_| unwatched.is_none()),
-            unwatched,
-        });
+        tell_start(tools, session, &running, &begun, audit);
         let message = ToFront::Started {
             connection: session.connection,
             ticket: session.ticket,
@@ -300,27 +174,28 @@ impl Sessions {
         let Some(session) = self.all.get_mut(&number) else {
             return;
         };
+        let key = |about| key(number, about);
         if let Some(events) = &events {
             // Without it the transfer goes on untold; the count at its end says so.
-            let _ = tools.wakes.watch(events, READ, key(number, About::Files));
+            let _ = tools.wakes.watch(events, READ, key(About::Files));
         }
         if let Some(pam) = &pam
-            && let Err(e) = tools.wakes.watch(pam.socket(), READ, key(number, About::Pam))
+            && let Err(e) = tools.wakes.watch(pam.socket(), READ, key(About::Pam))
         {
             tracing::error!("a PAM session cannot be listened to: {e}");
         }
-        let signals = running.pidfd.duplicate(3).ok();
-        if let Some(pidfd) = signals
+        let to_signal = running.pidfd.duplicate(3).ok();
+        if let Some(pidfd) = to_signal
             .as_ref()
             .filter(|_| Sessions::ends_early(session, pending.pam))
         {
             // Without it the end is told when the session is closed.
-            let _ = tools.wakes.watch(pidfd, READ, key(number, About::Exited));
+            let _ = tools.wakes.watch(pidfd, READ, key(About::Exited));
         }
         session.state = State::Running(Box::new(running::RunningSession {
             since: std::time::Instant::now(),
             pid: running.pid,
-            pidfd: signals,
+            pidfd: to_signal,
             control: running.control,
             events,
             pam,
@@ -339,7 +214,7 @@ impl Sessions {
         session.time_limit_timer = session
             .limit
             .as_ref()
-            .map(|limit| tools.timers.after(limit.time, key(number, About::TimeUp)));
+            .map(|limit| tools.timers.after(limit.time, key(About::TimeUp)));
         if session.kill_when_running {
             session.kill();
         }
@@ -350,7 +225,7 @@ impl Sessions {
 
     /// The launch failed. What the user was told on his terminal or standard error (no logins now, no shell) is his to
     /// read, with the exit code that sshd gives: the session is said to have run.
-    fn not_started(
+    fn launch_failed(
         &mut self,
         tools: &mut Tools,
         number: u64,
@@ -405,6 +280,100 @@ impl Sessions {
         session.nobody_listens = true;
         self.refuse(tools, number, why);
     }
+}
+
+/// A session's two sides.
+fn streams_for(pending: &PendingSession, is_shared: bool) -> Result<Streams, SessionRefusal> {
+    match &pending.start.terminal {
+        _ if matches!(pending.decided.program, Permitted::Sftp { .. }) => {
+            Streams::socket().map_err(failed("making a socket"))
+        }
+        Some(terminal) => {
+            Streams::terminal(terminal, pending.context.as_deref()).map_err(failed("making a terminal"))
+        }
+        None if is_shared => Streams::outputs().map_err(failed("making pipes")),
+        None => Streams::pipes().map_err(failed("making pipes")),
+    }
+}
+
+/// A cgroup of the session's own, or none.
+fn own_cgroup(cgroups: &mut Cgroups) -> Option<SessionCgroup> {
+    let made = cgroups.take();
+    made.inspect_err(|e| tracing::warn!("a session goes without a cgroup of its own: {e}"))
+        .ok()
+}
+
+/// How PAM's conversation for a session begins, where the login left none.
+fn pam_start(pending: &PendingSession, config: &Config, tty: CString) -> PamStart {
+    PamStart {
+        service: text(&config.pam_service),
+        user: pending.account.name.clone(),
+        remote_host: environment::address(&pending.addresses.peer),
+        remote_user: CString::default(),
+        tty,
+        authenticate: false,
+        defer_change: pending.grant.must_change_password,
+        environment: Vec::new(),
+        prompt_timeout_ms: NO_TIME,
+    }
+}
+
+/// Tells metrics, log and audit log of a session that runs.
+fn tell_start(
+    tools: &mut Tools,
+    session: &Session,
+    running: &RunningHelper,
+    begun: &Begun,
+    audit: Option<&'static str>,
+) {
+    let spent = running.spent;
+    let micros = micros(spent.order + spent.spawn + spent.ready);
+    tracing::debug!(step = "launch", micros, "timing");
+    let (steps, connection) = (&mut tools.steps, session.connection);
+    steps.add(connection, c"node", "launch", Duration::from_micros(micros));
+    steps.add_earlier(connection, c"node", "exec", spent.spawn, spent.ready);
+    steps.add(connection, c"helper", "ready", spent.ready);
+    tools.metrics.launched(running.strategy);
+    tools.metrics.session_started(session.kind);
+    let (unrecorded, unwatched) = match begun {
+        Begun::Executed {
+            unrecorded,
+            unwatched,
+            ..
+        } => (
+            unrecorded.as_ref().map(in_words),
+            unwatched.as_ref().map(in_words),
+        ),
+        _ => (None, None),
+    };
+    if let Some(why) = &unwatched {
+        let login = &session.login;
+        tracing::error!(%login, pid = running.pid, "a session is not watched, though it should be: {why}");
+    }
+    if let Some(why) = &unrecorded {
+        let login = &session.login;
+        tracing::warn!(%login, pid = running.pid, "a login record is not written: {why}");
+    }
+    tools.audit.tell(Event::SessionStarted {
+        connection: session.connection,
+        session: session.id,
+        login: session.login.clone(),
+        source: session.source,
+        user: session.user.clone(),
+        kind: session.kind,
+        pid: running.pid,
+        terminal: session
+            .terminal
+            .as_ref()
+            .map(|t| t.to_string_lossy().into_owned()),
+        command: session.command.clone(),
+        original: session.original.clone(),
+        runs_as: session.runs_as.clone(),
+        strategy: running.strategy.name(),
+        unrecorded,
+        audit: audit.filter(|_| unwatched.is_none()),
+        unwatched,
+    });
 }
 
 /// What failed, and why.

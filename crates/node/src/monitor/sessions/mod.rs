@@ -2,29 +2,33 @@
 //! grant before anything is made, and a refusal is told to the client and to the audit log.
 //!
 //! ```text
-//! start → (SELinux context) → (xauth) → launch, inside PAM on a thread → Started → the session reaper hears of the end → Ended
+//! start → (other account) → (SELinux context) → (xauth) → launch, inside PAM on a thread → Started → the end → Ended
 //! ```
 //!
-//! Read in this order: `admit` (may it be?), [`order`] (what is decided, and the order itself), `environment`, `streams`,
-//! `prepare` and `launch` (the steps until it runs), `running` (what may happen to it then). Beside the way lie `facts` (what
-//! an order is made of), `answers` (one run for several clients), `confinement` (sftp's root), `files` (what the file server tells) and `within_pam`. But for
-//! `answers`, this module never reads or writes what a session says.
+//! Read in this order: `admit` (may it be?), `choose` (what runs), `prepare` (what is still missing), `launch` with `streams`,
+//! `helper_order`, [`order`] and `environment` (what the helper is given), `running` (what may happen to it then). Beside the
+//! way lie `facts` (what an order is made of), `pending` (what is known of a session that does not run yet), `answers` (one run for several clients), `confinement` (accounts that may not
+//! enter, sftp's root), `files` (what the file server tells) and `within_pam`. But for `answers`, this module never reads or
+//! writes what a session says.
 
 mod admit;
 mod answers;
+mod choose;
 mod confinement;
 mod environment;
 mod facts;
 mod files;
+mod helper_order;
 mod launch;
 pub mod order;
+mod pending;
 mod prepare;
 mod running;
 mod streams;
 mod within_pam;
 
+pub use choose::{SessionRefusal, front_permits};
 pub use facts::Inherited;
-pub use order::{SessionRefusal, front_permits};
 pub use running::usage;
 
 use super::audit::{EndCommand, Event, SessionKind, Usage, digits};
@@ -51,7 +55,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// The most sessions whose ids are told in one event: 35 KB, of the 64 KB that auth takes.
-const MAX_TOLD: usize = 1000;
+const MAX_TOLD_SESSIONS: usize = 1000;
 
 /// All sessions.
 pub struct Sessions {
@@ -152,11 +156,11 @@ struct Session {
     /// The account, where a named command has another than its login.
     runs_as: Option<String>,
     cgroup: Option<PathBuf>,
-    /// Its connection is gone, or its channel: nobody is told of it any more.
+    /// Its connection is gone, or its front was told of its end: nobody is told of it any more.
     nobody_listens: bool,
     /// Its connection is gone; as whom of the cluster it came, since locks still count.
     left_by: Option<Vec<Identity>>,
-    /// The front was told of its end, so its client has it no more: what is left is to close it here.
+    /// Its end was told before it was closed here, so it counts for its connection no more.
     end_is_told: bool,
     hung_up: bool,
     /// Nothing of it is to stay when its program has ended or its channel has closed: the client asked for that.
@@ -191,7 +195,7 @@ enum LimitOwner {
 
 enum State {
     /// On its way; nothing of it runs.
-    Pending(Box<admit::PendingSession>),
+    Pending(Box<pending::PendingSession>),
     /// It runs.
     Running(Box<running::RunningSession>),
     /// Being moved from one to the other.
@@ -338,7 +342,10 @@ impl Sessions {
     /// The connection is locked: nothing more is begun for it, and what runs is killed.
     pub fn end_all(&mut self, connection: ConnectionNumber) {
         self.connection_ended(connection, &[]);
-        for session in self.all.values_mut().filter(|s| s.connection == connection) {
+        // A run that others wait for is theirs now.
+        let is_its_own =
+            |s: &&mut Session| s.connection == connection && s.clients().iter().all(|c| c.0 == connection);
+        for session in self.all.values_mut().filter(is_its_own) {
             session.kill_when_running = true;
             session.kill();
         }
@@ -346,11 +353,11 @@ impl Sessions {
 
     /// The ids of all sessions of this machine, those of other monitors too; none: they are not known, or too many to tell.
     pub fn ids(&self, runtime_directory: &Path) -> Option<Vec<String>> {
-        let noted = present::noted(&runtime_directory.join("sessions"), MAX_TOLD).ok()??;
+        let noted = present::noted(&runtime_directory.join("sessions"), MAX_TOLD_SESSIONS).ok()??;
         // What could not be noted runs for all that.
         let ours = self.all.values().map(|session| digits(&session.id));
         let ids: BTreeSet<String> = noted.into_iter().chain(ours).collect();
-        (ids.len() <= MAX_TOLD).then(|| ids.into_iter().collect())
+        (ids.len() <= MAX_TOLD_SESSIONS).then(|| ids.into_iter().collect())
     }
 
     /// Ends one session by its id, whichever connection it is of; whether it is one of ours that was not told before.

@@ -1,8 +1,9 @@
 //! What a session waits for between its admission and its launch: the account of a command that runs as another, its SELinux
 //! context, and xauth for X11.
 
+use super::choose::SessionRefusal;
 use super::confinement;
-use super::order::{self, SessionRefusal};
+use super::order;
 use super::{About, Session, Sessions, State, key, text};
 use crate::monitor::names::Lane;
 use crate::monitor::tools::Tools;
@@ -58,7 +59,7 @@ impl Sessions {
             let why = format!("the command runs as {user}, and this node has no such account");
             return self.refuse(tools, number, SessionRefusal(why));
         };
-        // What the helper would look at, were it the login's own session.
+        // The login's own account has to be in use too: the helper will see the command's alone.
         if let Err(why) = confinement::may_enter_without_shell(&pending.grant, &pending.account) {
             return self.refuse(tools, number, why);
         }

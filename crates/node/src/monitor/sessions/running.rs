@@ -32,8 +32,8 @@ const SIGNALS: [(&[u8], i32); 12] = [
     (b"USR2", numbers::SIGUSR2),
 ];
 
-/// The longest order that is read.
-const MAX_ORDER: u64 = 8 << 10;
+/// The longest command to end a session that is read.
+const MAX_END_COMMAND: u64 = 8 << 10;
 
 /// A session that runs.
 pub(super) struct RunningSession {
@@ -46,7 +46,7 @@ pub(super) struct RunningSession {
     pub events: Option<Fd>,
     pub pam: Option<PamSession>,
     pub in_pam: bool,
-    /// How it ended, as PAM's process says.
+    /// How it ended: by PAM's word inside PAM, else by waiting.
     pub exit: Option<Exit>,
     /// What the session reaper said of its end.
     pub reaped: Option<(End, Usage)>,
@@ -319,7 +319,7 @@ impl Sessions {
             _ => session
                 .ordered
                 .clone()
-                .or_else(|| left_order(&tools.config.runtime_directory, &session.id)),
+                .or_else(|| left_end_command(&tools.config.runtime_directory, &session.id)),
         };
         let (code, signal) = match running.exit {
             Some(Exit::Code(code)) => (Some(code), None),
@@ -341,11 +341,11 @@ impl Sessions {
 }
 
 /// What `fleetgate sessions end` left on this machine before it killed the session: who it was, and why.
-fn left_order(runtime_directory: &Path, id: &SessionId) -> Option<EndCommand> {
+fn left_end_command(runtime_directory: &Path, id: &SessionId) -> Option<EndCommand> {
     let path = fleetgate_launch::end_order(&runtime_directory.join("sessions"), id);
     let file = std::fs::File::open(&path).ok()?;
     let mut text = Vec::new();
-    file.take(MAX_ORDER).read_to_end(&mut text).ok()?;
+    file.take(MAX_END_COMMAND).read_to_end(&mut text).ok()?;
     let _ = std::fs::remove_file(&path);
     let order: serde_json::Value = serde_json::from_slice(&text).ok()?;
     let field = |name: &str| order[name].as_str().unwrap_or_default().to_owned();

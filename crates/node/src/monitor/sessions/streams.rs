@@ -1,7 +1,7 @@
 //! The descriptors of a session: a terminal, three pipes, or for the file server one socket. Two ends each: the helper's
 //! go with the order, ours to the front.
 
-use crate::selinux;
+use fleetgate_base::selinux;
 use fleetgate_sys::file::{pipe, write};
 use fleetgate_sys::terminal::{self, set_modes, set_window};
 use fleetgate_sys::{Errno, Fd, stream};

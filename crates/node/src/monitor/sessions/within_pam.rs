@@ -3,8 +3,8 @@
 //! The connection's first session takes the conversation that let it in; later ones begin another, without asking who it
 //! is again. Nobody can be asked anything here: what the modules say is shown on the terminal, what they ask is refused.
 
+use super::choose::SessionRefusal;
 use super::environment;
-use super::order::SessionRefusal;
 use fleetgate_launch::pam::PamSession;
 use fleetgate_launch::{Begun, Launch, LaunchError, Launcher, RunningHelper};
 use fleetgate_seal::FallbackChain;
@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// The most sessions that wait for PAM at once; each has a thread for that long.
-pub const MAX_WAITING: usize = 128;
+pub const MAX_PAM_THREADS: usize = 128;
 /// The most bytes of what modules say that are shown: a terminal that nobody reads yet holds 4 KB.
 const MAX_SAID: usize = 2048;
 /// A module that says nothing for so long is given up.
@@ -36,7 +36,7 @@ pub struct PamLaunch {
     /// The launch; its groups and variables are completed by what the modules set.
     pub launch: Launch,
     /// How many of the order's variables come before PAM's.
-    pub of_keys: usize,
+    pub variables_of_keys: usize,
 }
 
 /// PAM sessions whose launch was made, until the monitor takes them over.
@@ -59,7 +59,7 @@ impl PamSessions {
         wanted: PamLaunch,
         done: impl FnOnce(Result<(RunningHelper, Begun), LaunchError>) + Send + 'static,
     ) -> Result<(), SessionRefusal> {
-        if self.waiting.fetch_add(1, Ordering::SeqCst) >= MAX_WAITING {
+        if self.waiting.fetch_add(1, Ordering::SeqCst) >= MAX_PAM_THREADS {
             self.waiting.fetch_sub(1, Ordering::SeqCst);
             return Err(SessionRefusal::new("too many sessions wait for PAM; try again"));
         }
@@ -95,7 +95,7 @@ fn open_and_launch(chain: Arc<FallbackChain>, wanted: PamLaunch) -> Result<Done,
         start,
         resolver,
         mut launch,
-        of_keys,
+        variables_of_keys,
         ..
     } = wanted;
     let failed = |e: fleetgate_launch::pam::PamError| LaunchError::Pam(e.to_string());
@@ -122,7 +122,7 @@ fn open_and_launch(chain: Arc<FallbackChain>, wanted: PamLaunch) -> Result<Done,
     match &mut launch.work {
         Work::Exec(order) => {
             order.account.ids.groups = opened.groups;
-            environment::add_pam(&mut order.environment.set, of_keys, opened.environment);
+            environment::add_pam(&mut order.environment.set, variables_of_keys, opened.environment);
         }
         Work::Sftp(order) => order.ids.groups = opened.groups,
         _ => {}

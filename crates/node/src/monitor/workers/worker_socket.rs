@@ -9,7 +9,7 @@ use fleetgate_wire::pam::wipe;
 use std::collections::VecDeque;
 
 /// The most bytes and descriptors that wait for a process which does not read.
-pub const MAX_WAITING: usize = 8 << 20;
+pub const MAX_UNREAD_BYTES: usize = 8 << 20;
 /// What a waiting descriptor counts as, in bytes.
 const FD_COSTS: usize = 4096;
 
@@ -86,7 +86,7 @@ impl WorkerSocket {
         }
         self.held += frame.len() + fds.len() * FD_COSTS;
         self.waiting.push_back((frame.to_vec(), fds));
-        if self.held > MAX_WAITING {
+        if self.held > MAX_UNREAD_BYTES {
             return Err(LossReason::Deaf);
         }
         Ok(())

@@ -11,10 +11,11 @@ use crate::cluster::{
 use crate::commands::Commands;
 use crate::permits::Kind;
 use crate::watching::{Audit, Stance, Watching};
-use serde::de::Error;
+use serde::de::{Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::fmt;
 
 /// A role; its name stands in front of it in a role file. A key that is not known is refused: it may take something
 /// away, and a node that skipped it would allow too much.
@@ -29,7 +30,11 @@ pub(super) struct RoleDocument {
     logins: Vec<LoginForm>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     kinds: Option<Vec<KindWord>>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        skip_serializing_if = "Vec::is_empty",
+        deserialize_with = "command_names"
+    )]
     commands: Vec<CommandName>,
     /// Commands that the role defines, by their names.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -106,6 +111,29 @@ impl<'de> Deserialize<'de> for KindWord {
 #[derive(Serialize, PartialEq, Eq, PartialOrd, Ord)]
 #[serde(transparent)]
 struct CommandName(String);
+
+/// A list; a table is most likely meant for `command`.
+fn command_names<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<CommandName>, D::Error> {
+    struct Names;
+    impl<'de> Visitor<'de> for Names {
+        type Value = Vec<CommandName>;
+
+        fn expecting(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+            to.write_str(
+                "a list of names (a command that the role defines is a table: [role.ROLE.command.NAME])",
+            )
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut from: A) -> Result<Vec<CommandName>, A::Error> {
+            let mut names = Vec::new();
+            while let Some(name) = from.next_element()? {
+                names.push(name);
+            }
+            Ok(names)
+        }
+    }
+    from.deserialize_seq(Names)
+}
 
 impl<'de> Deserialize<'de> for CommandName {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<CommandName, D::Error> {

@@ -291,6 +291,11 @@ fn what_is_wrong_in_a_role_file_is_named_with_its_line() {
             "admin = \"yes\"",
             "r.toml line 2: invalid type: string \"yes\", expected a boolean",
         ),
+        (
+            "[role.x.commands.load]",
+            "r.toml line 2: invalid type: map, expected a list of names (a command that the role defines is a table: \
+             [role.ROLE.command.NAME])",
+        ),
         ("[rule.y]", "r.toml line 2: unknown field `rule`, expected `role`"),
         (
             "[role.Y]",

@@ -3,11 +3,9 @@
 //! lives for minutes. Everything that SSH carries is passed on between the two; what the user's roles do not allow is
 //! refused here, and sessions are told to the audit log, because the sshd can do neither.
 
-mod agent;
 mod host;
+mod pair;
 mod relay;
-
-pub use agent::AgentFrames;
 
 use super::authenticator::{self, Authenticator, Caller, GRACE, settings};
 use super::endpoint::{Bytes, Endpoint};
@@ -99,12 +97,7 @@ pub enum SessionEvent<'a> {
 }
 
 /// Serves one connection until it ends; the words say why, for the log.
-pub async fn serve(
-    stream: impl Bytes,
-    source: SocketAddr,
-    host: Rc<dyn Host>,
-    agent: Option<AgentFrames>,
-) -> String {
+pub async fn serve(stream: impl Bytes, source: SocketAddr, host: Rc<dyn Host>) -> String {
     let HostIdentity { key, cookie } = match host.host_key().await {
         Ok(shown) => shown,
         Err(why) => {
@@ -119,7 +112,7 @@ pub async fn serve(
         authenticator: Authenticator::new(key, source),
         host,
     };
-    let why = user.serve(agent).await;
+    let why = user.serve().await;
     user.end.last_words(LAST_WORDS).await;
     why
 }
@@ -156,20 +149,20 @@ struct User<S> {
 }
 
 impl<S: Bytes> User<S> {
-    async fn serve(&mut self, agent: Option<AgentFrames>) -> String {
+    async fn serve(&mut self) -> String {
         let mut caller = match tokio::time::timeout(GRACE, poll_fn(|cx| self.poll_login(cx))).await {
             Ok(Ok(caller)) => caller,
             Ok(Err(why)) => return why,
             Err(_) => return self.leave(Reason::ByApplication, "nobody logged in in time".to_owned()),
         };
         self.host.tell(Some(&caller), SessionEvent::In);
-        let why = self.relay(&mut caller, agent).await;
+        let why = self.relay(&mut caller).await;
         self.host.tell(Some(&caller), SessionEvent::Out(&why));
         why
     }
 
     /// From the login to the connection's end.
-    async fn relay(&mut self, caller: &mut Caller, agent: Option<AgentFrames>) -> String {
+    async fn relay(&mut self, caller: &mut Caller) -> String {
         let mut ended = self.host.ended(caller);
         // Whoever may no longer be there is lost with the way he came by, too: the reason is the first.
         let reached = tokio::select! {
@@ -185,7 +178,7 @@ impl<S: Bytes> User<S> {
         // It was of use once.
         caller.proof = Rc::default();
         let told = self.host.clone();
-        let mut relay = relay::Relay::new(agent, &*told, caller);
+        let mut relay = relay::Relay::new(&*told, caller);
         let why = tokio::select! {
             biased;
             why = ended => {

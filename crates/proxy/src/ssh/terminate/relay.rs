@@ -1,7 +1,7 @@
-//! Between the two connections: channels in pairs, each with a queue for either direction that holds what the other
-//! side does not take yet, in the order in which it came, and never more than the window that it was sent under.
+//! Between the two connections: channels in pairs. What the user's roles do not allow is refused here, and of what the host
+//! opens only what the user asked for is passed on.
 
-use super::agent::AgentFrames;
+use super::pair::{Item, MAX_UNREAD_BYTES, Pair};
 use super::{Host, SessionEvent};
 use crate::ssh::authenticator::{Authenticator, Caller};
 use crate::ssh::endpoint::{Bytes, Endpoint};
@@ -10,16 +10,22 @@ use fleetgate_policy::cluster::Allowed;
 use fleetgate_policy::permits::What;
 use fleetgate_ssh::Connection;
 use fleetgate_ssh::event::{ChannelId, ChannelKind, Event, Global, ReplyId, Request, Stream};
+use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 use std::future::{Future, poll_fn};
-use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::net::TcpStream;
-use tokio::time::{Sleep, sleep};
+use tokio::time::sleep;
 
 /// RFC 4254 §5.1.
 const PROHIBITED: u32 = 1;
+const UNKNOWN_CHANNEL_TYPE: u32 = 3;
+
+/// What requests that wait may take, of all channels of a connection. No window holds them, so the connection ends.
+const MAX_REQUEST_BYTES: usize = 1 << 20;
+/// Refusals of one connection that have a line of their own; of the others the number is told, as a node does.
+const MAX_DENIAL_LINES: u64 = 100;
 
 /// What ssh exits with when it fails itself.
 const FAILED: u32 = 255;
@@ -31,59 +37,38 @@ enum Side {
     Host,
 }
 
-/// What stands in a queue.
-enum Item {
-    Data(Stream, Vec<u8>),
-    Request(Request, bool),
-    Eof,
-    Close,
-}
-
-/// A channel of both connections.
-#[derive(Default)]
-struct Pair {
-    user: Option<ChannelId>,
-    host: Option<ChannelId>,
-    /// Towards the host, towards the user.
-    up: VecDeque<Item>,
-    down: VecDeque<Item>,
-    /// Requests of the user's, of the host's, that wait for the other side's answer.
-    asked_up: VecDeque<ReplyId>,
-    asked_down: VecDeque<ReplyId>,
-    /// The id of the session of the program that was begun on it, for the audit log.
-    program: Option<String>,
-    code: Option<u32>,
-    /// What was asked for was refused: of the host's side only its end counts.
-    refused: bool,
-    /// The user closed it and waits for the host's last words: nothing else is passed on.
-    left: bool,
-    /// When its roles let it last no longer, and after how many seconds that is.
-    over: Option<(Pin<Box<Sleep>>, u64)>,
-    /// Comes when somebody ordered its end.
-    ordered: Option<Pin<Box<dyn Future<Output = String>>>>,
-}
-
 /// The state between the two.
 pub(super) struct Relay<'a> {
-    agent: Option<AgentFrames>,
     host: &'a dyn Host,
     caller: &'a Caller,
     pairs: Vec<Option<Pair>>,
     by_user: BTreeMap<u32, usize>,
     by_host: BTreeMap<u32, usize>,
     globals_up: VecDeque<ReplyId>,
+    asked_for: AskedFor,
+    denials: Cell<u64>,
+}
+
+/// What the user asked for and may have: the host may open such channels.
+#[derive(Default)]
+struct AskedFor {
+    agent: bool,
+    x11: bool,
+    tcp: bool,
+    unix: bool,
 }
 
 impl<'a> Relay<'a> {
-    pub(super) fn new(agent: Option<AgentFrames>, host: &'a dyn Host, caller: &'a Caller) -> Relay<'a> {
+    pub(super) fn new(host: &'a dyn Host, caller: &'a Caller) -> Relay<'a> {
         Relay {
-            agent,
             host,
             caller,
             pairs: Vec::new(),
             by_user: BTreeMap::new(),
             by_host: BTreeMap::new(),
             globals_up: VecDeque::new(),
+            asked_for: AskedFor::default(),
+            denials: Cell::new(0),
         }
     }
 
@@ -107,8 +92,13 @@ impl<'a> Relay<'a> {
         }
     }
 
-    /// Tells the ends of programs that end with the connection.
+    /// Tells the ends of programs that end with the connection, and how much more was refused than was told.
     pub(super) fn tell_ends(&mut self) {
+        let further = self.denials.get().saturating_sub(MAX_DENIAL_LINES);
+        if further > 0 {
+            let words = format!("{further} further refusals, of which only the number is told");
+            self.host.tell(Some(self.caller), SessionEvent::Denied(&words));
+        }
         for pair in self.pairs.iter_mut().flatten() {
             if let Some(session) = pair.program.take() {
                 let (session, code) = (&*session, pair.code);
@@ -131,9 +121,6 @@ impl<'a> Relay<'a> {
             }
             if let Err(why) = self.deal_host(&mut user.core, &mut host.core) {
                 return Poll::Ready(why);
-            }
-            if let Some(agent) = &mut self.agent {
-                agent.poll(&mut host.core, cx);
             }
             for at in 0..self.pairs.len() {
                 self.end_early(at, &mut host.core, cx);
@@ -164,8 +151,8 @@ impl<'a> Relay<'a> {
                     channel,
                     request,
                     reply,
-                } => self.request_up(channel, request, reply, user),
-                Event::Global { request, reply } => self.global_up(&request, reply, user, host),
+                } => self.request_up(channel, request, reply, user)?,
+                Event::Global { request, reply } => self.global_up(&request, reply, user, host)?,
                 event => self.common(Side::User, &event, host),
             }
         }
@@ -174,14 +161,6 @@ impl<'a> Relay<'a> {
 
     fn deal_host(&mut self, user: &mut Connection, host: &mut Connection) -> Result<(), String> {
         while let Some(event) = host.poll().map_err(|e| e.to_string())? {
-            if let Some(agent) = &mut self.agent
-                && agent.takes(&event)
-            {
-                if let Some(channel) = agent.event(&event) {
-                    host.accept(channel);
-                }
-                continue;
-            }
             match event {
                 Event::HostKey(key) => {
                     self.host.trusts(key)?;
@@ -198,7 +177,8 @@ impl<'a> Relay<'a> {
                             pair.code = Some(code);
                         }
                         pair.asked_down.extend(reply);
-                        pair.down.push_back(Item::Request(request, reply.is_some()));
+                        pair.down.push(Item::Request(request, reply.is_some()));
+                        self.has_room_for_requests()?;
                     }
                 }
                 // Host keys of the sshd are nothing to the user, who sees the proxy's; the rest asks whether we live.
@@ -252,9 +232,9 @@ impl<'a> Relay<'a> {
         };
         if let Some(pair) = self.pair(side, channel) {
             match side {
-                Side::User => pair.up.push_back(item),
+                Side::User => pair.up.push(item),
                 Side::Host if pair.refused => {}
-                Side::Host => pair.down.push_back(item),
+                Side::Host => pair.down.push(item),
             }
         }
     }
@@ -271,17 +251,20 @@ impl<'a> Relay<'a> {
                 self.allow(&What::ConnectTcp(host, port_of(*port)))
             }
             ChannelKind::DirectStreamlocal { path } => self.allow(&What::ConnectUnix(path)),
-            _ => Ok(()),
+            ChannelKind::Session => Ok(()),
+            // No role says anything of it.
+            _ => return user.refuse(channel, UNKNOWN_CHANNEL_TYPE, "there is no such channel"),
         };
         if let Err(words) = allowed {
             return user.refuse(channel, PROHIBITED, &words);
         }
         match host.open(kind) {
             Some(theirs) => {
-                if *kind == ChannelKind::Session {
+                let is_session = *kind == ChannelKind::Session;
+                if is_session {
                     user.close_later(channel);
                 }
-                self.insert(Some(channel), Some(theirs));
+                self.insert(Some(channel), Some(theirs), is_session);
             }
             None => user.refuse(channel, PROHIBITED, "too many channels"),
         }
@@ -294,16 +277,27 @@ impl<'a> Relay<'a> {
         user: &mut Connection,
         host: &mut Connection,
     ) {
+        let is_asked_for = match kind {
+            ChannelKind::Agent => self.asked_for.agent,
+            ChannelKind::X11 { .. } => self.asked_for.x11,
+            ChannelKind::ForwardedTcpip { .. } => self.asked_for.tcp,
+            ChannelKind::ForwardedStreamlocal { .. } => self.asked_for.unix,
+            _ => false,
+        };
+        if !is_asked_for {
+            return host.refuse(channel, PROHIBITED, "the user did not ask for that");
+        }
         match user.open(kind) {
-            Some(ours) => self.insert(Some(ours), Some(channel)),
+            Some(ours) => self.insert(Some(ours), Some(channel), false),
             None => host.refuse(channel, PROHIBITED, "too many channels"),
         }
     }
 
-    fn insert(&mut self, user: Option<ChannelId>, host: Option<ChannelId>) {
+    fn insert(&mut self, user: Option<ChannelId>, host: Option<ChannelId>, takes_program: bool) {
         let pair = Some(Pair {
             user,
             host,
+            takes_program,
             ..Pair::default()
         });
         let at = match self.pairs.iter().position(Option::is_none) {
@@ -351,7 +345,13 @@ impl<'a> Relay<'a> {
         request: Request,
         reply: Option<ReplyId>,
         user: &mut Connection,
-    ) {
+    ) -> Result<(), String> {
+        let refuse = |user: &mut Connection| {
+            if let Some(reply) = reply {
+                user.answer(reply, false);
+            }
+            Ok(())
+        };
         let (what, began): (Option<What<'_>>, Option<(&str, &[u8])>) = match &request {
             Request::Shell => (Some(What::Shell), Some(("shell", b""))),
             Request::Exec { command } => (Some(What::Exec(command)), Some(("exec", command))),
@@ -363,9 +363,21 @@ impl<'a> Relay<'a> {
             Request::Agent => (Some(What::Agent), None),
             Request::X11 { .. } => (Some(What::X11), None),
             Request::Env { name, .. } => (Some(What::Environment(name)), None),
-            _ => (None, None),
+            Request::WindowChange(_)
+            | Request::Signal { .. }
+            | Request::Break { .. }
+            | Request::EndOfWrite => (None, None),
+            // What only a host says, and what no role says anything of.
+            Request::ExitStatus { .. } | Request::ExitSignal { .. } | Request::Other { .. } => {
+                return refuse(user);
+            }
         };
         if let Some((kind, command)) = began {
+            // Of a second one the sshd would refuse the start, and nobody would watch the first.
+            let takes = |pair: &mut Pair| std::mem::take(&mut pair.takes_program);
+            if !self.pair(Side::User, channel).is_some_and(takes) {
+                return refuse(user);
+            }
             match self.begin(&what) {
                 Ok(limit) => {
                     let session = format!("{:016x}{:016x}", random(), random());
@@ -382,17 +394,29 @@ impl<'a> Relay<'a> {
                         pair.over = limit.map(|limit| (Box::pin(sleep(limit)), limit.as_secs()));
                     }
                 }
-                Err(words) => return self.not_begun(channel, &request, reply, &words, user),
+                Err(words) => {
+                    self.not_begun(channel, &request, reply, &words, user);
+                    return Ok(());
+                }
             }
         } else if what.is_some_and(|what| self.allow(&what).is_err()) {
-            if let Some(reply) = reply {
-                user.answer(reply, false);
-            }
-            return;
+            return refuse(user);
         }
+        self.asked_for.agent |= matches!(request, Request::Agent);
+        self.asked_for.x11 |= matches!(request, Request::X11 { .. });
         if let Some(pair) = self.pair(Side::User, channel) {
             pair.asked_up.extend(reply);
-            pair.up.push_back(Item::Request(request, reply.is_some()));
+            pair.up.push(Item::Request(request, reply.is_some()));
+        }
+        self.has_room_for_requests()
+    }
+
+    /// Whether the requests that wait take no more than they may.
+    fn has_room_for_requests(&self) -> Result<(), String> {
+        let waiting: usize = self.pairs.iter().flatten().map(Pair::request_bytes).sum();
+        match waiting > MAX_REQUEST_BYTES {
+            true => Err("more requests wait than one connection may have".to_owned()),
+            false => Ok(()),
         }
     }
 
@@ -406,7 +430,14 @@ impl<'a> Relay<'a> {
             allowed.permits.allow(what).map_err(|denied| denied.to_string())?;
             Ok(allowed)
         });
-        decided.inspect_err(|words| self.host.tell(Some(self.caller), SessionEvent::Denied(words)))
+        decided.inspect_err(|words| self.tell_denied(words))
+    }
+
+    fn tell_denied(&self, words: &str) {
+        self.denials.set(self.denials.get() + 1);
+        if self.denials.get() <= MAX_DENIAL_LINES {
+            self.host.tell(Some(self.caller), SessionEvent::Denied(words));
+        }
     }
 
     /// Whether a program may begin, and how long it may last.
@@ -422,7 +453,7 @@ impl<'a> Relay<'a> {
         match limits.sessions {
             Some(most) if running >= most as usize => {
                 let words = format!("a connection has at most {most} sessions by its roles: end one of them");
-                self.host.tell(Some(self.caller), SessionEvent::Denied(&words));
+                self.tell_denied(&words);
                 Err(words)
             }
             _ => Ok(limits.session),
@@ -448,14 +479,14 @@ impl<'a> Relay<'a> {
         {
             pair.refused = true;
             // Behind what was asked for before, which is answered still.
-            pair.up.push_back(Item::Close);
+            pair.up.push(Item::Close);
             pair.down
-                .push_back(Item::Data(Stream::Stderr, format!("{words}\r\n").into_bytes()));
+                .push(Item::Data(Stream::Stderr, format!("{words}\r\n").into_bytes()));
             if !subsystem {
                 pair.down
-                    .push_back(Item::Request(Request::ExitStatus { code: FAILED }, false));
+                    .push(Item::Request(Request::ExitStatus { code: FAILED }, false));
             }
-            pair.down.push_back(Item::Eof);
+            pair.down.push(Item::Eof);
         }
     }
 
@@ -482,9 +513,9 @@ impl<'a> Relay<'a> {
             host.request(channel, &kill(), false);
         }
         pair.up.clear();
-        pair.up.push_back(Item::Close);
+        pair.up.push(Item::Close);
         pair.down
-            .push_back(Item::Data(Stream::Stderr, format!("{words}\r\n").into_bytes()));
+            .push(Item::Data(Stream::Stderr, format!("{words}\r\n").into_bytes()));
         self.host.tell(Some(self.caller), SessionEvent::Denied(&words));
     }
 
@@ -494,7 +525,7 @@ impl<'a> Relay<'a> {
         reply: Option<ReplyId>,
         user: &mut Connection,
         host: &mut Connection,
-    ) {
+    ) -> Result<(), String> {
         let allowed = match request {
             Global::TcpipForward { host, port } => self.allow(&What::ListenTcp(host, port_of(*port))),
             Global::StreamlocalForward { path } => self.allow(&What::ListenUnix(path)),
@@ -506,11 +537,17 @@ impl<'a> Relay<'a> {
                 if let Some(reply) = reply {
                     user.answer_global(reply, None);
                 }
-                return;
+                return Ok(());
             }
         };
         match allowed {
+            // A host that reads nothing is asked for nothing more.
+            Ok(()) if host.output().len() > MAX_UNREAD_BYTES + MAX_REQUEST_BYTES => {
+                return Err("more requests wait than one connection may have".to_owned());
+            }
             Ok(()) => {
+                self.asked_for.tcp |= matches!(request, Global::TcpipForward { .. });
+                self.asked_for.unix |= matches!(request, Global::StreamlocalForward { .. });
                 self.globals_up.extend(reply);
                 host.global(request, reply.is_some());
             }
@@ -520,6 +557,7 @@ impl<'a> Relay<'a> {
                 }
             }
         }
+        Ok(())
     }
 
     /// The user closed a session: the host's channel follows behind what still waits for it, and the user's when the host
@@ -527,7 +565,7 @@ impl<'a> Relay<'a> {
     fn leaving(&mut self, channel: ChannelId) {
         if let Some(pair) = self.pair(Side::User, channel) {
             pair.left = true;
-            pair.up.push_back(Item::Close);
+            pair.up.push(Item::Close);
         }
     }
 
@@ -543,13 +581,13 @@ impl<'a> Relay<'a> {
                 self.by_user.remove(&channel.0);
                 pair.user = None;
                 pair.down.clear();
-                pair.up.push_back(Item::Close);
+                pair.up.push(Item::Close);
             }
             Side::Host => {
                 self.by_host.remove(&channel.0);
                 pair.host = None;
                 pair.up.clear();
-                pair.down.push_back(Item::Close);
+                pair.down.push(Item::Close);
                 if let Some(session) = pair.program.take() {
                     let (session, code) = (&*session, pair.code);
                     host.tell(Some(caller), SessionEvent::Ended { session, code });
@@ -567,13 +605,13 @@ impl<'a> Relay<'a> {
             return;
         };
         if let Some(to) = pair.host {
-            flow(&mut pair.up, host, to, user, pair.user);
+            pair.up.flow(host, to, user, pair.user);
         }
         if pair.left {
-            drop_output(&mut pair.down, host, pair.host);
+            pair.down.drop_output(host, pair.host);
         }
         if let Some(to) = pair.user {
-            flow(&mut pair.down, user, to, host, pair.host);
+            pair.down.flow(user, to, host, pair.host);
         }
     }
 
@@ -595,49 +633,6 @@ impl<'a> Relay<'a> {
             pair.host.map(|c| self.by_host.remove(&c.0));
         }
     }
-}
-
-/// Takes from a queue what `to` takes, and tells the side it came from how much that was.
-fn flow(
-    queue: &mut VecDeque<Item>,
-    to: &mut Connection,
-    channel: ChannelId,
-    from: &mut Connection,
-    source: Option<ChannelId>,
-) {
-    while let Some(item) = queue.front_mut() {
-        match item {
-            Item::Data(stream, bytes) => {
-                let room = to.writable(channel).min(bytes.len());
-                if room == 0 && !bytes.is_empty() {
-                    return;
-                }
-                let n = to.write(channel, *stream, &bytes[..room]);
-                if let Some(source) = source {
-                    from.consumed(source, n);
-                }
-                if n < bytes.len() {
-                    bytes.drain(..n);
-                    return;
-                }
-            }
-            Item::Request(request, wanted) => to.request(channel, request, *wanted),
-            Item::Eof => to.eof(channel),
-            Item::Close => to.close(channel),
-        }
-        queue.pop_front();
-    }
-}
-
-/// Takes the output that nobody reads any more out of a queue, so that its program gets to its end.
-fn drop_output(queue: &mut VecDeque<Item>, from: &mut Connection, source: Option<ChannelId>) {
-    queue.retain(|item| {
-        let Item::Data(_, bytes) = item else { return true };
-        if let Some(source) = source {
-            from.consumed(source, bytes.len());
-        }
-        false
-    });
 }
 
 fn kill() -> Request {

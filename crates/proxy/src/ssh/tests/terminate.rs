@@ -4,12 +4,11 @@
 use super::world::{Asked, Client, certificate, host_key, identity, key, name};
 use crate::ssh::authenticator::{Caller, cookie, settings};
 use crate::ssh::endpoint::Endpoint;
-use crate::ssh::terminate::{AgentFrames, Host, HostIdentity, Later, SessionEvent, serve};
+use crate::ssh::terminate::{Host, HostIdentity, Later, SessionEvent, serve};
 use fleetgate_policy::cluster::{Allowed, Identity, Limits, Recording};
 use fleetgate_policy::{Kind, Permits, Rule};
-use fleetgate_proto::v1::Agent;
 use fleetgate_ssh::Connection;
-use fleetgate_ssh::event::{AuthAnswer, ChannelKind, Event, Exchange, Request, Stream};
+use fleetgate_ssh::event::{AuthAnswer, ChannelId, ChannelKind, Event, Exchange, Request, Stream};
 use fleetgate_ssh::key::{Certificate, HostKey, KeyType, PrivateKey, PublicKey};
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
@@ -21,7 +20,6 @@ use std::task::Poll;
 use std::time::Duration;
 use tokio::io::{DuplexStream, duplex};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::mpsc;
 
 /// Auth's.
 const COOKIE: [u8; 16] = [7; 16];
@@ -185,12 +183,12 @@ impl Host for Keyless {
     }
 }
 
-/// A server that takes every certificate, answers requests, echoes what it is sent, and asks the agent when it is told
-/// to by the command `agent`.
+/// A server that takes every certificate, answers requests, and echoes what it is sent. By the command `agent` it asks the
+/// user's agent, and says what came of it; by `deaf` it reads nothing more.
 async fn sshd(listener: TcpListener, key: Arc<HostKey>) {
     let (stream, _) = listener.accept().await.expect("accepted");
     let mut end = Endpoint::new(Connection::server(settings(&key).into(), cookie()), stream);
-    let (mut session, mut late) = (Vec::new(), None);
+    let (mut session, mut late, mut is_deaf) = (Vec::new(), None, false);
     poll_fn(|cx| {
         loop {
             loop {
@@ -207,6 +205,7 @@ async fn sshd(listener: TcpListener, key: Arc<HostKey>) {
                     End(fleetgate_ssh::event::ChannelId),
                     EndOutput(fleetgate_ssh::event::ChannelId),
                     Ask(fleetgate_ssh::event::ChannelId),
+                    Refused,
                     Nothing,
                 }
                 let next = match end.core.poll() {
@@ -216,17 +215,20 @@ async fn sshd(listener: TcpListener, key: Arc<HostKey>) {
                     Ok(Some(Event::Auth(_))) => Do::In,
                     Ok(Some(Event::Open { channel, .. })) => Do::Accept(channel),
                     Ok(Some(Event::Opened(channel))) => Do::Ask(channel),
+                    Ok(Some(Event::OpenFailed { .. })) => Do::Refused,
                     Ok(Some(Event::Request {
                         channel,
                         request,
                         reply,
                     })) => {
                         let agent = matches!(&request, Request::Exec { command } if command == b"agent");
+                        is_deaf |= matches!(&request, Request::Exec { command } if command == b"deaf");
                         if matches!(&request, Request::Exec { command } if command == b"late") {
                             late = Some(channel);
                         }
                         Do::Run(channel, reply, agent)
                     }
+                    Ok(Some(Event::Data { .. })) if is_deaf => Do::Nothing,
                     Ok(Some(Event::Data { channel, bytes, .. })) => Do::Echo(channel, bytes.to_vec()),
                     Ok(Some(Event::Eof(channel))) if late == Some(channel) => Do::EndOutput(channel),
                     Ok(Some(Event::Eof(channel) | Event::Leaving(channel))) => Do::End(channel),
@@ -273,6 +275,10 @@ async fn sshd(listener: TcpListener, key: Arc<HostKey>) {
                     Do::Ask(channel) => {
                         end.core.write(channel, Stream::Main, b"who?");
                     }
+                    Do::Refused => {
+                        let asker = session.last().copied().expect("somebody asked for it");
+                        end.core.write(asker, Stream::Main, b"refused");
+                    }
                     Do::Nothing => {}
                 }
             }
@@ -293,7 +299,7 @@ struct Scene {
     blob: Vec<u8>,
 }
 
-async fn scene(forbidden: &[Kind], trusted: bool, agent: Option<AgentFrames>) -> Scene {
+async fn scene(forbidden: &[Kind], trusted: bool) -> Scene {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
     let theirs = Arc::new(host_key());
     let ca = key();
@@ -316,7 +322,7 @@ async fn scene(forbidden: &[Kind], trusted: bool, agent: Option<AgentFrames>) ->
     let serves: Rc<dyn Host> = host.clone();
     tokio::task::spawn_local(async move {
         let source = "192.0.2.7:4000".parse().expect("an address");
-        serve(far, source, serves, agent).await
+        serve(far, source, serves).await
     });
     Scene {
         host,
@@ -337,7 +343,7 @@ fn run(test: impl AsyncFnOnce()) {
 #[test]
 fn a_session_passes_with_its_output_its_end_and_its_exit_status() {
     run(async || {
-        let mut s = scene(&[], true, None).await;
+        let mut s = scene(&[], true).await;
         assert_eq!(s.client.log_in("eve", &s.key, &s.blob).await, Ok(false));
         assert_eq!(s.client.log_in("ada", &s.key, &s.blob).await, Ok(true));
         let core = &mut s.client.end.core;
@@ -401,7 +407,7 @@ fn a_session_passes_with_its_output_its_end_and_its_exit_status() {
 #[test]
 fn the_exit_status_comes_to_a_user_who_closed_at_the_end_of_the_output() {
     run(async || {
-        let mut s = scene(&[], true, None).await;
+        let mut s = scene(&[], true).await;
         assert_eq!(s.client.log_in("ada", &s.key, &s.blob).await, Ok(true));
         let core = &mut s.client.end.core;
         let channel = core.open(&ChannelKind::Session).expect("open");
@@ -464,7 +470,7 @@ async fn program(s: &mut Scene, request: &Request) -> (bool, String, Option<u32>
 #[test]
 fn what_no_role_allows_is_refused_and_told() {
     run(async || {
-        let mut s = scene(&[Kind::Shell, Kind::ConnectTcp], true, None).await;
+        let mut s = scene(&[Kind::Shell, Kind::ConnectTcp], true).await;
         assert_eq!(s.client.log_in("ada", &s.key, &s.blob).await, Ok(true));
         s.host.ending.set(true);
         // As a program that says why, since clients show nothing of a request that failed.
@@ -496,7 +502,7 @@ fn what_no_role_allows_is_refused_and_told() {
 #[test]
 fn each_session_is_decided_anew_and_held_to_its_roles_limits() {
     run(async || {
-        let mut s = scene(&[], true, None).await;
+        let mut s = scene(&[], true).await;
         assert_eq!(s.client.log_in("ada", &s.key, &s.blob).await, Ok(true));
         let command = b"uptime".to_vec();
         let exec = Request::Exec { command };
@@ -540,14 +546,14 @@ fn each_session_is_decided_anew_and_held_to_its_roles_limits() {
 #[test]
 fn who_cannot_be_served_is_told_why() {
     run(async || {
-        let mut s = scene(&[], true, None).await;
+        let mut s = scene(&[], true).await;
         // The control: with a key it goes on.
         assert_eq!(s.client.log_in("ada", &s.key, &s.blob).await, Ok(true));
         let (ours, far) = duplex(64 * 1024);
         let keyless = Rc::new(Keyless(s.host.clone()));
         let source = "192.0.2.7:4000".parse().expect("an address");
         let mut client = Client::new(ours);
-        let served = tokio::task::spawn_local(serve(far, source, keyless, None));
+        let served = tokio::task::spawn_local(serve(far, source, keyless));
         let end = client.until(|_, _| None::<()>).await;
         let end = end.expect_err("it ends");
         assert!(end.contains("auth is away"), "{end}");
@@ -559,7 +565,7 @@ fn who_cannot_be_served_is_told_why() {
 #[test]
 fn a_host_key_that_is_not_the_registered_one_ends_it_with_a_sentence() {
     run(async || {
-        let mut s = scene(&[], false, None).await;
+        let mut s = scene(&[], false).await;
         assert_eq!(s.client.log_in("ada", &s.key, &s.blob).await, Ok(true));
         let end = s.client.until(|_, _| None::<()>).await.expect_err("it ends");
         assert!(
@@ -569,52 +575,150 @@ fn a_host_key_that_is_not_the_registered_one_ends_it_with_a_sentence() {
     });
 }
 
+/// Asks for something on a channel; whether it was done.
+async fn asked(s: &mut Scene, channel: ChannelId, request: &Request) -> bool {
+    s.client.end.core.request(channel, request, true);
+    let answer = s.client.until(|_, e| match e {
+        Event::Replied { done, .. } => Some(done),
+        _ => None,
+    });
+    answer.await.expect("an answer")
+}
+
+fn exec(command: &[u8]) -> Request {
+    let command = command.to_vec();
+    Request::Exec { command }
+}
+
 #[test]
-fn an_agent_that_stalls_stalls_no_session() {
+fn a_host_reaches_the_agent_of_a_user_who_asked_for_that_alone() {
     run(async || {
-        let (to_client, mut agent_asks) = mpsc::unbounded_channel();
-        let (answers, from_client) = mpsc::unbounded_channel();
-        let frames = AgentFrames::new(to_client, from_client);
-        let mut s = scene(&[], true, Some(frames)).await;
+        let mut s = scene(&[Kind::Agent], true).await;
         assert_eq!(s.client.log_in("ada", &s.key, &s.blob).await, Ok(true));
-        let channel = s.client.end.core.open(&ChannelKind::Session).expect("open");
-        let command = b"agent".to_vec();
-        s.client
-            .end
-            .core
-            .request(channel, &Request::Exec { command }, true);
-        s.client
-            .until(|_, e| matches!(e, Event::Replied { .. }).then_some(()))
-            .await
-            .expect("answered");
-        // The agent was asked, and says nothing: the session goes on.
-        let echo = async |s: &mut Scene| {
-            s.client.end.core.write(channel, Stream::Main, b"on");
-            let got = s.client.until(|asked, e| match e {
-                Event::Data { channel, bytes, .. } => {
-                    *asked = Some(Asked::Consumed(channel, bytes.len()));
-                    Some(bytes.to_vec())
-                }
+        for is_allowed in [false, true] {
+            let channel = s.client.end.core.open(&ChannelKind::Session).expect("open");
+            // He asks for it, and his role does not allow it before the second try.
+            assert_eq!(asked(&mut s, channel, &Request::Agent).await, is_allowed);
+            assert!(asked(&mut s, channel, &exec(b"agent")).await);
+            let came = s.client.until(|_, e| match e {
+                Event::Open { kind, .. } => Some(format!("{kind:?}")),
+                Event::Data { bytes, .. } => Some(String::from_utf8_lossy(bytes).into_owned()),
                 _ => None,
             });
-            got.await.expect("bytes")
+            let wanted = if is_allowed { "Agent" } else { "refused" };
+            assert_eq!(came.await.as_deref(), Ok(wanted));
+            s.host.forbidden.borrow_mut().clear();
+        }
+    });
+}
+
+#[test]
+fn a_channel_begins_one_program_and_only_a_session_does() {
+    run(async || {
+        let mut s = scene(&[], true).await;
+        assert_eq!(s.client.log_in("ada", &s.key, &s.blob).await, Ok(true));
+        s.host.limits.borrow_mut().session = Some(Duration::from_secs(1));
+        let channel = s.client.end.core.open(&ChannelKind::Session).expect("open");
+        assert!(asked(&mut s, channel, &exec(b"uptime")).await);
+        assert!(!asked(&mut s, channel, &exec(b"another")).await);
+        assert!(!asked(&mut s, channel, &Request::Shell).await);
+        let to = ChannelKind::DirectTcpip {
+            host: b"db".to_vec(),
+            port: 1,
+            origin: Vec::new(),
+            origin_port: 0,
         };
-        assert_eq!(echo(&mut s).await, b"on");
-        let asked = agent_asks.recv().await.expect("a frame");
-        assert_eq!((asked.connection, &asked.data[..]), (1, &b"who?"[..]));
-        assert_eq!(echo(&mut s).await, b"on");
-        // And what it says at last gets there.
-        let answer = Agent {
-            connection: 1,
-            data: b"me".to_vec().into(),
-            ..Agent::default()
+        let connection = s.client.end.core.open(&to).expect("open");
+        assert!(!asked(&mut s, connection, &exec(b"uptime")).await);
+        let name = b"unknown@example.org".to_vec();
+        let unknown = Request::Other {
+            name: name.clone(),
+            payload: Vec::new(),
         };
-        answers.send(answer).expect("it listens");
-        let got = s.client.until(|_, e| match e {
-            Event::Data { bytes, .. } => Some(bytes.to_vec()),
+        assert!(!asked(&mut s, channel, &unknown).await);
+        let unknown = ChannelKind::Other {
+            name,
+            payload: Vec::new(),
+        };
+        s.client.end.core.open(&unknown).expect("open");
+        let reason = s.client.until(|_, e| match e {
+            Event::OpenFailed { reason, .. } => Some(reason),
             _ => None,
         });
-        // The frame wakes the relay.
-        assert_eq!(got.await.as_deref(), Ok(&b"me"[..]));
+        assert_eq!(reason.await, Ok(3));
+        // The time that its roles give is still the first one's.
+        let words = s.client.until(|_, e| match e {
+            Event::Data { bytes, .. } => Some(String::from_utf8_lossy(bytes).into_owned()),
+            _ => None,
+        });
+        let words = words.await.expect("words");
+        assert!(words.contains("more than 1 s is not allowed"), "{words}");
+        let told = s.host.told.borrow();
+        let count = |what: &str| told.iter().filter(|t| t.contains(what)).count();
+        assert_eq!((count("Began"), count("another")), (1, 0), "{told:?}");
+    });
+}
+
+#[test]
+fn of_many_refusals_the_first_are_told_and_the_number_of_the_others() {
+    run(async || {
+        let mut s = scene(&[Kind::ConnectTcp], true).await;
+        assert_eq!(s.client.log_in("ada", &s.key, &s.blob).await, Ok(true));
+        let to = ChannelKind::DirectTcpip {
+            host: b"db".to_vec(),
+            port: 1,
+            origin: Vec::new(),
+            origin_port: 0,
+        };
+        for _ in 0..150 {
+            s.client.end.core.open(&to).expect("open");
+            let failed = s
+                .client
+                .until(|_, e| matches!(e, Event::OpenFailed { .. }).then_some(()));
+            failed.await.expect("refused");
+        }
+        drop(s.client);
+        let told = || {
+            s.host
+                .told
+                .borrow()
+                .iter()
+                .filter(|t| t.contains("Denied"))
+                .count()
+        };
+        let is_out = || s.host.told.borrow().iter().any(|t| t.contains(": Out("));
+        while !is_out() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        assert_eq!(told(), 101);
+        let told = s.host.told.borrow();
+        assert!(told.iter().any(|t| t.contains("50 further refusals")), "{told:?}");
+    });
+}
+
+#[test]
+fn requests_that_no_window_holds_are_bounded() {
+    run(async || {
+        let mut s = scene(&[], true).await;
+        assert_eq!(s.client.log_in("ada", &s.key, &s.blob).await, Ok(true));
+        let channel = s.client.end.core.open(&ChannelKind::Session).expect("open");
+        assert!(asked(&mut s, channel, &exec(b"deaf")).await);
+        // Until nothing more is taken: what a window holds is no reason to end.
+        let quiet = Duration::from_millis(200);
+        loop {
+            let sent = s.client.end.core.write(channel, Stream::Main, &[0; 64 * 1024]);
+            let on = tokio::time::timeout(quiet, s.client.until(|_, _| None::<()>));
+            if on.await.is_err() && sent == 0 {
+                break;
+            }
+        }
+        // Behind that they wait.
+        let name = vec![b'x'; 100_000];
+        for _ in 0..11 {
+            let signal = Request::Signal { name: name.clone() };
+            s.client.end.core.request(channel, &signal, false);
+        }
+        let end = s.client.until(|_, _| None::<()>).await.expect_err("it ends");
+        assert!(end.contains("more requests wait"), "{end}");
     });
 }

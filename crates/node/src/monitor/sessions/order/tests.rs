@@ -1,16 +1,22 @@
 //! What a request becomes: the decision, the order, the text of a refusal. Tables; nothing is opened.
 
+use super::super::choose::*;
 use super::*;
 use crate::config::Config;
+use crate::monitor::audit::SessionKind;
 use crate::monitor::sessions::facts::{ClusterUser, Inherited};
 use fleetgate_policy::commands::{Command, CommandLimits, Commands, NamedCommand};
-use fleetgate_policy::{AccountName, GrantId, How, Identity, Permits as May, Rule};
+use fleetgate_policy::{AccountName, Grant, GrantId, How, Identity, Permits as May, Rule};
 use fleetgate_sys::clock::Time;
 use fleetgate_wire::common::{Endpoint, Ids, Variable};
 use fleetgate_wire::exec::Limit;
 use fleetgate_wire::node::ConnectionAddresses;
-use fleetgate_wire::node::front::ClientVariable;
+use fleetgate_wire::node::front::{ClientVariable, Start, Terminal};
+use fleetgate_wire::node::{
+    FrontPermit, FrontPermits, MAX_COMMAND, MAX_ENVIRONMENT, MAX_MODES, MAX_TERM, MAX_VARIABLES,
+};
 use std::sync::Arc;
+use std::time::Duration;
 
 const NOW: Duration = Duration::from_secs(100);
 

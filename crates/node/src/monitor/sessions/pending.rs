@@ -1,0 +1,43 @@
+//! A session on its way, from its admission to its launch.
+
+use super::facts::{ClusterUser, ProgramChoice};
+use crate::monitor::timers::Timer;
+use fleetgate_launch::SessionToClose;
+use fleetgate_launch::pam::PamSession;
+use fleetgate_policy::{Grant, Watching};
+use fleetgate_sys::Fd;
+use fleetgate_wire::common::Account;
+use fleetgate_wire::node::ConnectionAddresses;
+use fleetgate_wire::node::front::Start;
+use std::ffi::CString;
+
+/// A session on its way.
+pub(super) struct PendingSession {
+    pub(super) grant: Grant,
+    pub(super) addresses: ConnectionAddresses,
+    pub(super) start: Start,
+    pub(super) account: Account,
+    pub(super) decided: ProgramChoice,
+    pub(super) agent: Option<CString>,
+    pub(super) display: Option<u16>,
+    pub(super) context: Option<CString>,
+    pub(super) watching: Watching,
+    pub(super) cluster_user: ClusterUser,
+    /// The conversation that let the connection in, for the connection's first session.
+    pub(super) accepted: Option<PamSession>,
+    pub(super) pam: bool,
+    pub(super) xauth: Option<(Fd, Timer)>,
+    /// Made and under way: what the front will be given, and what the session reaper will note.
+    pub(super) under_way: Option<PendingLaunch>,
+}
+
+/// A launch under way.
+pub(super) struct PendingLaunch {
+    pub(super) ours: Vec<Fd>,
+    pub(super) is_socket: bool,
+    pub(super) record: SessionToClose,
+    pub(super) events: Option<Fd>,
+    /// How closely it is watched.
+    pub(super) audit: Option<&'static str>,
+    pub(super) is_direct: bool,
+}
