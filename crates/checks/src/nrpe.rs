@@ -35,11 +35,16 @@ pub fn import(text: &str, table: &str) -> Import {
     let settings = read(text);
     let (mut toml, mut notes) = (String::new(), settings.notes);
     for (name, line) in &settings.commands {
+        let is_empty = line.is_empty();
         let line = match settings.prefix {
             "" => (*line).to_owned(),
             prefix => format!("{prefix} {line}"),
         };
-        match entry(name, &line, settings.timeout, settings.takes_arguments) {
+        let made = match is_empty {
+            true => Err("the line is empty".to_owned()),
+            false => entry(name, &line, settings.timeout, settings.takes_arguments),
+        };
+        match made {
             Ok((lines, note)) => {
                 let _ = write!(toml, "[{table}.{}]\n{lines}\n", key(name));
                 notes.extend(note.map(|note| format!("{name}: {note}")));
@@ -110,7 +115,7 @@ fn read(text: &str) -> Settings<'_> {
                 .notes
                 .push(format!("{key}={}: not read; import what it names too", one_line(value))),
             // What NRPE would not take for a command either.
-            _ if key.starts_with("command") => settings.notes.push(unknown()),
+            _ if key.starts_with("command") || key.contains('[') => settings.notes.push(unknown()),
             _ => {}
         }
     }
@@ -143,6 +148,13 @@ fn entry(
     let mut place = line.to_owned();
     for n in numbers.iter().rev() {
         place = place.replace(&format!("$ARG{n}$"), &format!("{{arg{n}}}"));
+    }
+    // Of no use to a shell either.
+    if let Some(macro_name) = macro_of(&place) {
+        return Err(format!("{macro_name} is no macro that is filled in here"));
+    }
+    if is_quote_open(&place) {
+        return Err("a quote is never closed".to_owned());
     }
     let (argv, note) = match words(&place) {
         Some(argv) => (argv, None),
@@ -219,6 +231,36 @@ fn words(line: &str) -> Option<Vec<String>> {
         words.push(word);
     }
     (!words.is_empty()).then_some(words)
+}
+
+/// The first `$NAME$` of a line.
+fn macro_of(line: &str) -> Option<String> {
+    let pieces: Vec<&str> = line.split('$').collect();
+    let is_name = |piece: &&&str| {
+        !piece.is_empty()
+            && piece
+                .bytes()
+                .all(|c| c.is_ascii_uppercase() || c.is_ascii_digit())
+    };
+    // What stands between two signs, so neither the first nor the last.
+    let between = pieces.get(1..pieces.len().saturating_sub(1))?;
+    between.iter().find(is_name).map(|name| format!("${name}$"))
+}
+
+/// Whether a shell would wait for the end of a quote.
+fn is_quote_open(line: &str) -> bool {
+    let (mut quote, mut letters) = (None, line.chars());
+    while let Some(c) = letters.next() {
+        match (c, quote) {
+            ('\\', None | Some('"')) => {
+                letters.next();
+            }
+            ('\'' | '"', None) => quote = Some(c),
+            (c, Some(open)) if c == open => quote = None,
+            _ => {}
+        }
+    }
+    quote.is_some()
 }
 
 fn list(words: &[String]) -> String {
@@ -306,6 +348,28 @@ command[relative]=check_load
             notes.iter().any(|note| note.contains("dont_blame_nrpe is not 1")),
             "{notes:?}"
         );
+    }
+
+    #[test]
+    fn a_line_that_would_mean_something_else_is_not_carried_over() {
+        for (line, why) in [
+            ("", "the line is empty"),
+            ("$USER1$/check_x", "$USER1$ is no macro"),
+            ("/bin/echo $ARGX$", "$ARGX$ is no macro"),
+            ("/bin/echo $ARG17$", "$ARG17$ is no macro"),
+            ("/bin/echo \"all good", "a quote is never closed"),
+            ("/bin/echo it's", "a quote is never closed"),
+        ] {
+            for prefix in ["", "command_prefix=/usr/bin/sudo\n"] {
+                let text = format!("{prefix}dont_blame_nrpe=1\ncommand[x]={line}\n");
+                let Import { toml, notes } = import(&text, "commands");
+                assert!(toml.starts_with("# x is not carried over: "), "{line}: {toml}");
+                assert!(notes.iter().any(|note| note.contains(why)), "{line}: {notes:?}");
+            }
+        }
+        // The control: what a shell makes something of.
+        let kept = import("command[x]=/bin/echo \"$HOME\" 'a b' | wc -l\n", "commands");
+        assert!(kept.toml.contains("/bin/sh"), "{}", kept.toml);
     }
 
     #[test]

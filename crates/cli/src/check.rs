@@ -4,6 +4,7 @@ mod named;
 
 pub use named::{list, test};
 
+use crate::cluster::SYSTEM_CONFIG;
 use crate::flags::{Arguments, Outcome};
 use crate::output::{json_line, print};
 use fleetgate_checks::file::ChecksFile;
@@ -61,6 +62,11 @@ pub fn import_nrpe(given: &Arguments) -> Outcome {
             "note: these tables belong into the file of the role {}, whose `kinds` leave `exec` out; applied alone they would \
              be a role without nodes and logins",
             text::printable(role)
+        );
+    }
+    if table == "commands" && Path::new(SYSTEM_CONFIG).exists() {
+        eprintln!(
+            "note: {SYSTEM_CONFIG} is there: where it has a section for the node, node.toml is not read, and --cluster makes tables for it"
         );
     }
     for note in notes {

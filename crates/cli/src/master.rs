@@ -31,7 +31,10 @@ pub fn status(given: &Arguments) -> Outcome {
         return output::json(&document(&found));
     }
     if found.is_empty() {
-        print("no master runs; the next `fleetgate ssh` starts one\n")?;
+        print(match home.profile() {
+            Ok(_) => "no master runs; the next `fleetgate ssh` starts one\n",
+            Err(_) => "no master runs, and there is no login\n",
+        })?;
         return Ok(1);
     }
     print(&found.iter().map(lines).collect::<String>())
@@ -41,7 +44,7 @@ pub fn status(given: &Arguments) -> Outcome {
 pub fn run(given: &Arguments) -> Outcome {
     let home = Home::find(given.value("home"))?;
     let here = |e| at(&home, Kind::Login, e);
-    connect::certificate(&home)?;
+    home.login()?;
     connect::run(async {
         let mut tries = ATTEMPTS;
         let master = loop {
@@ -57,7 +60,7 @@ pub fn run(given: &Arguments) -> Outcome {
         Ok(())
     })?;
     // It ended with the login, most likely, which the next one has to hear.
-    connect::certificate(&home)?;
+    home.login()?;
     print("the master has ended\n")
 }
 

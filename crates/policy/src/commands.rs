@@ -327,6 +327,12 @@ impl Command {
         }
         for (at, name) in secrets.iter().enumerate() {
             variable(name)?;
+            if is_obeyed(name) {
+                return Err(Invalid(format!(
+                    "the variable {:?} says what programs run, and `secrets` are for values that the client sends",
+                    shortened(name)
+                )));
+            }
             if secrets[..at].contains(name) || self.environment.iter().any(|(other, _)| other == name) {
                 return Err(Invalid(format!(
                     "the variable {name:?} stands twice in `secrets` and `environment`"
@@ -626,6 +632,33 @@ fn variable(name: &str) -> Result<(), Invalid> {
         return Ok(());
     };
     Err(Invalid(format!("the variable {:?} {why}", shortened(name))))
+}
+
+/// Whether a loader, a shell or an interpreter does what a variable of this name says.
+fn is_obeyed(name: &str) -> bool {
+    const OBEYED: [&str; 17] = [
+        "PATH",
+        "IFS",
+        "ENV",
+        "BASH_ENV",
+        "BASHOPTS",
+        "SHELLOPTS",
+        "PS4",
+        "PERL5LIB",
+        "PERL5OPT",
+        "PERLLIB",
+        "PYTHONHOME",
+        "PYTHONPATH",
+        "PYTHONSTARTUP",
+        "RUBYLIB",
+        "RUBYOPT",
+        "NODE_OPTIONS",
+        "GCONV_PATH",
+    ];
+    ["LD_", "DYLD_", "GLIBC_", "BASH_FUNC_"]
+        .iter()
+        .any(|start| name.starts_with(start))
+        || OBEYED.contains(&name)
 }
 
 /// For a message: no more of what a client sent than a person reads.

@@ -136,17 +136,20 @@ fn a_master_that_is_run_by_a_service_manager_stays_without_commands() {
         wait $run
         is "$(tail -n 1 ran)" 'the master has ended'
         nobody
-        # With nobody behind it, it ends as before.
-        "$F" master run --home home > ran & run=$!
-        until [ -s ran ]; do sleep 0.05; done
-        kill $run; wait $run || true
-        told 0 hello -H gate -c greeting --keep 1
-        nobody
-        "$F" master run --home home > ran & run=$!
-        until [ -s ran ]; do sleep 0.05; done
+        "$F" master run --home home > third & run=$!
+        until [ -s third ]; do sleep 0.05; done
+        # Where no master can listen, none is said to run.
+        "$F" master stop --home home; nobody; wait $run
+        flock -o home/mux/master.lock sleep 60 > /dev/null 2>&1 & held=$!
+        if "$F" master run --home home > fourth 2> said; then exit 1; fi
+        [ ! -s fourth ]; grep -q 'no master can listen there' said
+        kill $held; wait $held || true
+        "$F" master run --home home > fifth & run=$!
+        until [ -s fifth ]; do sleep 0.05; done
         "$F" logout --home home
         if wait $run; then exit 1; fi
         if "$F" master run --home home 2> said; then exit 1; fi
-        grep -q 'fleetgate login' said"#
+        grep -q 'there is no login in ' said
+        is "$("$F" master status --home home || true)" 'no master runs, and there is no login'"#
     ));
 }

@@ -121,9 +121,7 @@ pub const TABLE: &[Command] = &[
         master::run,
     )
     .flags(&[HOME])
-    .examples(&[
-        ("for the account of the monitoring", "systemctl enable --now fleetgate-master@nagios"),
-    ]),
+    .examples(&[("as the account of the monitoring", "fleetgate master run")]),
     Command::new(
         &["master", "stop"],
         "end the processes that keep connections",

@@ -265,8 +265,18 @@ impl StayingMaster {
         }?;
         let target = lend::target(lend::by_proxy("")?, PERSIST, dial::DEADLINE);
         socket.send(&ToMaster::Stay { target }, &[])?;
-        let status = heard_status(&socket).await?;
-        Ok(StayingMaster { socket, status })
+        let heard = heard_status(&socket).await?;
+        // One that could not have the socket is of no use to anybody, and ends.
+        match status(home, Kind::Login).await {
+            Ok(found) if found.pid == heard.pid => Ok(StayingMaster {
+                socket,
+                status: heard,
+            }),
+            _ => Err(io::Error::new(
+                io::ErrorKind::AddrInUse,
+                "no master can listen there: the directory cannot be written, or another process holds master.lock",
+            )),
+        }
     }
 
     /// Waits until it ends.

@@ -52,6 +52,9 @@ fn secrets_are_variables_of_their_own_names() {
         let names = names.iter().map(|name| (*name).to_owned()).collect();
         command.with_environment(set).unwrap().with_secrets(names)
     };
+    for obeyed in ["LD_PRELOAD", "PATH", "BASH_ENV", "PYTHONPATH"] {
+        assert!(with(&[obeyed]).is_err(), "{obeyed}");
+    }
     let mut list = Commands::new();
     list.add("db", with(&["PASSWORD", "TOKEN"]).unwrap()).unwrap();
     let found = list.find(b"db", &Rule::new("the test")).unwrap();
