@@ -154,11 +154,8 @@ async fn keep(home: Home, kind: Kind) -> io::Result<()> {
         }
         // Without connections it costs next to nothing to wait on, unless somebody wants it gone sooner.
         let keep = shared.keep.get();
-        let patience = if keep < PERSIST && shared.stays.borrow().is_empty() {
-            keep
-        } else {
-            DAY
-        };
+        let is_short = keep < PERSIST && shared.stays.borrow().is_empty();
+        let patience = if is_short { keep } else { DAY };
         tokio::select! {
             Some(command) = arrival(&socket) => {
                 commands.spawn_local(serve(shared.clone(), command));
