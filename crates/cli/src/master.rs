@@ -59,7 +59,7 @@ pub fn run(given: &Arguments) -> Outcome {
         master.ended().await;
         Ok(())
     })?;
-    // It ended with the login, most likely, which the next one has to hear.
+    // If the login has ended, its own error says so.
     home.login()?;
     print("the master has ended\n")
 }

@@ -68,7 +68,7 @@ struct SharedState {
     changed: Notify,
     /// For how long the last command wants things kept.
     keep: Cell<Duration>,
-    /// Who wants it to stay. It is looked at whether they are still there when nothing else keeps it.
+    /// Commands that want it to stay. Once nothing else keeps it, those that have ended are removed.
     stays: RefCell<Vec<MessageSocket>>,
 }
 
