@@ -11,8 +11,9 @@ fn main() {
     println!("cargo::rerun-if-env-changed=FLEETGATE_IMAGES");
     let images = std::env::var_os("FLEETGATE_IMAGES").filter(|v| !v.is_empty());
     let images = images.map(PathBuf::from);
-    let [session, front, tunnel, resolver] = [
+    let [session, enter, front, tunnel, resolver] = [
         "fleetgate-session",
+        "fleetgate-enter",
         "fleetgate-front",
         "fleetgate-tunnel",
         "fleetgate-resolver",
@@ -24,6 +25,7 @@ fn main() {
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets it")).join("images.rs");
     let text = format!(
         "/// The session helper.\npub static SESSION: Option<fleetgate_seal::Embedded> = {session};\n\
+         /// The same for containers.\npub static ENTER: Option<fleetgate_seal::Embedded> = {enter};\n\
          /// The lobby and the fronts.\npub static FRONT: Option<fleetgate_seal::Embedded> = {front};\n\
          /// The tunnel.\npub static TUNNEL: Option<fleetgate_seal::Embedded> = {tunnel};\n\
          /// The resolver.\npub static RESOLVER: Option<fleetgate_seal::Embedded> = {resolver};\n"

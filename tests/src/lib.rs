@@ -8,6 +8,7 @@
 pub mod bounded;
 pub mod by_hand;
 pub mod cluster;
+pub mod containers;
 pub mod fleet;
 pub mod folder;
 pub mod honest;

@@ -21,6 +21,7 @@ use fleetgate_node::monitor::wakes::{Key, Owner, Wakes};
 use fleetgate_node::monitor::workers::Messages;
 use fleetgate_node::monitor::{OpenLogin, Tools};
 use fleetgate_policy::{AccountName, Grant, GrantId, How, Identity, Permits};
+use fleetgate_seal::Source;
 use fleetgate_sys::{Fd, socket};
 use fleetgate_wire::common::{Account, Endpoint};
 use fleetgate_wire::net::{Done, What};
@@ -81,7 +82,7 @@ impl Desk {
             resolver: Arc::new(resolver),
             wakes: Wakes::new().expect("an epoll"),
             timers: Timers::default(),
-            launches: Launches::new(chain.clone()).expect("launch threads"),
+            launches: Launches::new(chain.clone(), Source::Itself).expect("launch threads"),
             names: Names::new(),
             pam_turns: Default::default(),
             to_fronts: Messages::default(),

@@ -1,4 +1,4 @@
-//! `cargo xtask build`: the static helper, the static front, the static tunnel, the resolver, all packed, and `fleetgate`
+//! `cargo xtask build`: the static helpers, the static front, the static tunnel, the resolver, all packed, and `fleetgate`
 //! with them inside.
 //!
 //! Each is a cargo invocation of its own, so that no crate gets a feature because another program wants it. A
@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 
 /// The static helper's bound; every session maps it.
 pub const HELPER_MAX: u64 = 200_000;
+/// The bound of the helper for containers: the session helper, and what it takes to enter one.
+const ENTER_MAX: u64 = 230_000;
 /// The largest `check_fleetgate`.
 const CHECK_MAX: u64 = 100_000;
 /// The static front's bound.
@@ -25,8 +27,9 @@ pub const RESOLVER_MAX: u64 = 550_000;
 /// What a cold release build may take on two cores.
 const COLD_MAX: Duration = Duration::from_secs(8 * 60);
 /// The programs that are embedded.
-const IMAGES: [&str; 4] = [
+const IMAGES: [&str; 5] = [
     "fleetgate-session",
+    "fleetgate-enter",
     "fleetgate-front",
     "fleetgate-tunnel",
     "fleetgate-resolver",
@@ -39,6 +42,8 @@ pub struct Built {
     pub fleetgate: PathBuf,
     /// The static session helper.
     pub helper: PathBuf,
+    /// The same for containers.
+    pub enter: PathBuf,
     /// The static program of lobby and fronts.
     pub front: PathBuf,
     /// The static program of the tunnel.
@@ -56,6 +61,7 @@ impl Built {
         Built {
             fleetgate: nowhere(),
             helper: nowhere(),
+            enter: nowhere(),
             front: nowhere(),
             tunnel: nowhere(),
             resolver: nowhere(),
@@ -109,6 +115,21 @@ pub fn helper_into(target: &Path) -> Result<PathBuf> {
     )?;
     run(Command::new(&helper).arg("true"))?;
     Ok(helper)
+}
+
+/// The static helper for containers.
+fn enter_into(target: &Path) -> Result<PathBuf> {
+    let enter = small_into(
+        target,
+        &Small {
+            name: "fleetgate-enter",
+            package: "fleetgate-enter",
+            most: ENTER_MAX,
+            why: "every session in a container maps it",
+        },
+    )?;
+    run(Command::new(&enter).arg("true"))?;
+    Ok(enter)
 }
 
 /// The static `check_fleetgate`, beside `fleetgate`, which it executes where it has to.
@@ -243,6 +264,7 @@ fn worker_into(target: &Path, worker: &Worker) -> Result<PathBuf> {
 
 fn release_into(target: &Path) -> Result<Built> {
     let helper = helper_into(target)?;
+    let enter = enter_into(target)?;
     let front = front_into(target)?;
     let tunnel = tunnel_into(target)?;
     run(building(target).args([
@@ -262,7 +284,7 @@ fn release_into(target: &Path) -> Result<Built> {
     }
     let check = check_into(target)?;
     let images = target.join("images");
-    let added = pack_all(&images, &[&helper, &front, &tunnel, &resolver])?;
+    let added = pack_all(&images, &[&helper, &enter, &front, &tunnel, &resolver])?;
     run(building(target)
         .args(["--release", "--package", "fleetgate-cli"])
         .env("FLEETGATE_IMAGES", &images))?;
@@ -275,6 +297,7 @@ fn release_into(target: &Path) -> Result<Built> {
     Ok(Built {
         fleetgate,
         helper,
+        enter,
         front,
         tunnel,
         resolver,

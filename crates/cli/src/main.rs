@@ -17,6 +17,7 @@ mod check;
 mod cluster;
 mod commands;
 mod completions;
+mod container;
 mod demo;
 mod device;
 mod doctor;
@@ -25,12 +26,14 @@ mod help;
 mod images;
 mod init;
 mod join;
+mod local_session;
 mod login;
 mod man;
 mod master;
 mod node;
 mod output;
 mod proxy_command;
+mod relay;
 mod remote;
 mod run;
 mod seal;
@@ -47,7 +50,7 @@ use fleetgate_client::master::main as keep_connections;
 use fleetgate_client::master_client::NAME as MASTER;
 use fleetgate_policy::text;
 use output::print;
-use std::ffi::{CString, OsString};
+use std::ffi::{CStr, CString, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 fn main() {
@@ -56,7 +59,8 @@ fn main() {
     let rest: Vec<OsString> = args.collect();
     std::process::exit(match name.as_bytes().rsplit(|b| *b == b'/').next() {
         // Where no static images are embedded, this program is launched under their names.
-        Some(b"fleetgate-session") => session(rest),
+        Some(b"fleetgate-session") => helper(fleetgate_session::run, rest),
+        Some(b"fleetgate-enter") => helper(fleetgate_enter::run, rest),
         Some(b"fleetgate-front") => fleetgate_worker::run(&rest),
         Some(b"fleetgate-tunnel") => fleetgate_tunnel::run(&rest),
         Some(b"fleetgate-guardian") => fleetgate_calls::guardian::main(&rest),
@@ -133,10 +137,10 @@ fn done(given: &Arguments, outcome: Outcome) -> i32 {
     }
 }
 
-fn session(args: Vec<OsString>) -> i32 {
+fn helper(run: fn(&[&CStr]) -> i32, args: Vec<OsString>) -> i32 {
     let args: Vec<CString> = args
         .into_iter()
         .filter_map(|a| CString::new(a.into_vec()).ok())
         .collect();
-    fleetgate_session::run(&args.iter().map(CString::as_c_str).collect::<Vec<_>>())
+    run(&args.iter().map(CString::as_c_str).collect::<Vec<_>>())
 }

@@ -64,6 +64,7 @@ pub fn monitor(given: &Arguments) -> Outcome {
         user_mode: given.has("user-mode"),
         sources: monitor::Sources {
             session: source(&images::SESSION),
+            enter: source(&images::ENTER),
             front: source(&images::FRONT),
             resolver: source(&images::RESOLVER),
             tunnel: source(&images::TUNNEL),

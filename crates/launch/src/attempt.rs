@@ -7,7 +7,8 @@ use fleetgate_seal::Image;
 use fleetgate_sys::process::{self, Exit};
 use fleetgate_sys::spawn::{Child, Program, Spawn, SpawnError, Stack, Step, Strings, spawn};
 use fleetgate_sys::{Errno, Fd, memfd, poll, socket};
-use fleetgate_wire::order::{BY_REFERENCE, Order, Work};
+use fleetgate_wire::container;
+use fleetgate_wire::order::{BY_REFERENCE, Work};
 use fleetgate_wire::{MAX_INLINE, MAX_ORDER};
 use std::ffi::CStr;
 use std::time::{Duration, Instant};
@@ -22,8 +23,11 @@ pub(crate) struct PreparedOrder<'a> {
 }
 
 impl<'a> PreparedOrder<'a> {
-    pub fn new(order: &Order, fds: &'a [Fd]) -> Result<PreparedOrder<'a>, LaunchError> {
-        let mut frame = fleetgate_wire::encode(order);
+    pub fn new(
+        mut frame: Vec<u8>,
+        subcommand: &'static CStr,
+        fds: &'a [Fd],
+    ) -> Result<PreparedOrder<'a>, LaunchError> {
         if frame.len() > MAX_ORDER {
             return Err(LaunchError::OrderTooLong { len: frame.len() });
         }
@@ -41,7 +45,7 @@ impl<'a> PreparedOrder<'a> {
             frame,
             memory,
             fds,
-            subcommand: order.work.subcommand(),
+            subcommand,
         })
     }
 
@@ -106,6 +110,9 @@ pub(crate) fn attempt(
 ) -> Result<(RunningHelper, Begun), AttemptError> {
     let started = Instant::now();
     let (ours, theirs) = socket::pair().map_err(LaunchError::system("making the control socket"))?;
+    if prepared.subcommand == container::SUBCOMMAND && matches!(work, Work::Exec(_)) {
+        socket::tell_senders(&ours).map_err(LaunchError::system("asking who sends on the control socket"))?;
+    }
     prepared.send(&ours)?;
     let ordered = Instant::now();
     let spawned = match parent {
@@ -121,26 +128,66 @@ pub(crate) fn attempt(
     // The helper's end lives in the helper alone from here on: its hang-up is our news.
     drop(theirs);
     let cloned = Instant::now();
-    let heard = hear(&ours, work, &mut resources.buffer, deadline);
+    let mut copy = None;
+    let mut heard = hear(
+        &ours,
+        work,
+        &mut resources.buffer,
+        deadline,
+        (child.pid, &mut copy),
+    );
+    let copy = match copy.map(take_copy) {
+        None => None,
+        Some(Ok(taken)) => Some(taken),
+        Some(Err(e)) => {
+            heard = Err(Silence::Final(e));
+            None
+        }
+    };
     match heard {
-        Ok(begun) => Ok((
-            RunningHelper {
-                pid: child.pid,
-                pidfd: child.pidfd,
-                control: ours,
-                strategy: image.strategy(),
-                fallback: child.fallback,
-                spent: LaunchTimes {
-                    order: ordered - started,
-                    spawn: cloned - ordered,
-                    ready: cloned.elapsed(),
+        Ok(begun) => {
+            let program = match copy {
+                None => (child.pid, child.pidfd),
+                Some(copy) => {
+                    // The helper has ended, or is about to: it said so last.
+                    let _ = process::wait(&child.pidfd, true);
+                    copy
+                }
+            };
+            Ok((
+                RunningHelper {
+                    pid: program.0,
+                    pidfd: program.1,
+                    control: ours,
+                    strategy: image.strategy(),
+                    fallback: child.fallback,
+                    spent: LaunchTimes {
+                        order: ordered - started,
+                        spawn: cloned - ordered,
+                        ready: cloned.elapsed(),
+                    },
+                    tries: 1,
                 },
-                tries: 1,
-            },
-            begun,
-        )),
-        Err(silence) => Err(end(&child.pidfd, silence, ordered)),
+                begun,
+            ))
+        }
+        Err(silence) => {
+            if let Some((_, pidfd)) = copy {
+                let _ = process::signal(&pidfd, process::SIGKILL);
+                wait_not_for_ever(&pidfd);
+            }
+            Err(end(&child.pidfd, silence, ordered))
+        }
     }
+}
+
+/// The helper's copy in a container, by the number that the helper said. A child of ours has its number until we have waited
+/// for it.
+fn take_copy(pid: i32) -> Result<(i32, Fd), LaunchError> {
+    let failed = LaunchError::system("opening the process in the container");
+    let pidfd = process::pidfd_open(pid).map_err(&failed)?;
+    process::ended(&pidfd).map_err(&failed)?;
+    Ok((pid, pidfd))
 }
 
 fn spawn_here(
@@ -163,17 +210,19 @@ fn spawn_here(
     spawn(&what, &mut resources.stack)
 }
 
-/// Waits for the helper's word as its work has it.
+/// Waits for the helper's word as its work has it. `copy` has the helper's number, and becomes the process that goes on
+/// instead of it.
 pub(crate) fn hear(
     control: &Fd,
     work: &Work,
     buffer: &mut [u8],
     deadline: Instant,
+    copy: (i32, &mut Option<i32>),
 ) -> Result<Begun, Silence> {
     let left = deadline.saturating_duration_since(Instant::now());
     let wait_ms = poll::milliseconds(left);
     match work {
-        Work::Exec(_) => reply::executed(control, buffer, wait_ms),
+        Work::Exec(_) => reply::executed(control, buffer, wait_ms, copy),
         _ => reply::first_word(control, buffer, wait_ms),
     }
 }
@@ -194,12 +243,29 @@ fn end(pidfd: &Fd, silence: Silence, ordered: Instant) -> AttemptError {
         let _ = process::signal(pidfd, process::SIGKILL);
     }
     // ECHILD: not our child (PAM), or reaped by a server that ignores SIGCHLD.
-    let exit = process::wait(pidfd, true).ok().flatten();
+    let exit = wait_not_for_ever(pidfd);
     match silence {
         Silence::Gone(stage) => AttemptError::Gone { stage, exit, lived },
         Silence::Late(stage) => AttemptError::Late(stage),
         Silence::Final(e) => AttemptError::Final(e),
     }
+}
+
+/// Waits for a process that was killed. One that a freezer holds (cgroups of version 1) ends when somebody lets it go: a thread
+/// waits for that, and nobody else.
+fn wait_not_for_ever(pidfd: &Fd) -> Option<Exit> {
+    const PATIENCE_MS: u32 = 2000;
+    let mut watch = [poll::Watch::new(pidfd.raw(), poll::READ)];
+    if poll::poll(&mut watch, Some(PATIENCE_MS)) != Ok(0) {
+        return process::wait(pidfd, true).ok().flatten();
+    }
+    if let Ok(pidfd) = pidfd.duplicate(3) {
+        let _ = std::thread::Builder::new()
+            .name("launch-frozen".to_owned())
+            .stack_size(64 << 10)
+            .spawn(move || process::wait(&pidfd, true));
+    }
+    None
 }
 
 /// Whether a failed start speaks against the image rather than against the machine's resources or our request.

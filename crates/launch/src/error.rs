@@ -83,6 +83,8 @@ pub enum LaunchError {
         /// How long it had.
         after: Duration,
     },
+    /// The container cannot be entered: a sentence.
+    Container(String),
     /// The PAM process did not start the helper; its own words.
     Pam(String),
     /// What came was no reply.
@@ -180,6 +182,7 @@ impl fmt::Display for LaunchError {
                     Stage::Leaving => "something held up the execution of the user's shell",
                 })
             }
+            LaunchError::Container(why) => f.write_str(why),
             LaunchError::Pam(why) => write!(f, "the session helper was not started inside its PAM session: {why}"),
             LaunchError::BadReply(why) => write!(
                 f,
@@ -225,6 +228,8 @@ pub fn failure_words(failure: &Failure) -> String {
         Reason::Unsupported => "the helper does not do that",
         Reason::BadRequest => "it is out of range",
         Reason::TooMany => "as many as allowed are there already",
+        Reason::NoUser => "the container has no such account or group",
+        Reason::Ended => "it has ended",
     };
     let subject = failure.subject.to_string_lossy();
     match failure.errno {

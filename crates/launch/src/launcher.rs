@@ -8,6 +8,7 @@ use fleetgate_seal::{Death, FallbackChain, Image, Verdict};
 use fleetgate_sys::process::Exit;
 use fleetgate_sys::spawn::{InFlight, Stack};
 use fleetgate_sys::{Fd, file};
+use fleetgate_wire::container::{self, Container, ContainerOrder};
 use fleetgate_wire::order::{Order, Role, Work};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -25,6 +26,8 @@ pub const MAX_TRIES: u32 = 8;
 pub struct Launch {
     /// What the helper is to do.
     pub work: Work,
+    /// The container that it enters for that; its descriptors are among `fds`.
+    pub container: Option<Container>,
     /// The descriptors that travel with the order, and what each is for. Kept until the user's program runs,
     /// because a retry sends them again; closed with the request.
     pub fds: Vec<(Role, Fd)>,
@@ -39,6 +42,7 @@ impl Launch {
     pub fn new(work: Work, fds: Vec<(Role, Fd)>) -> Launch {
         Launch {
             work,
+            container: None,
             fds,
             cgroup: None,
             deadline: READY_DEADLINE,
@@ -102,7 +106,17 @@ impl Launcher {
             work: launch.work,
             roles,
         };
-        let prepared = PreparedOrder::new(&order, &fds)?;
+        let (frame, subcommand) = match launch.container {
+            None => (fleetgate_wire::encode(&order), order.work.subcommand()),
+            Some(container) => {
+                let order = ContainerOrder {
+                    container,
+                    order: order.clone(),
+                };
+                (fleetgate_wire::encode(&order), container::SUBCOMMAND)
+            }
+        };
+        let prepared = PreparedOrder::new(frame, subcommand, &fds)?;
         let mut unexplained = 0;
         let mut tries = 0;
         loop {

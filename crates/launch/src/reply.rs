@@ -7,7 +7,8 @@
 
 use crate::{LaunchError, Stage};
 use fleetgate_sys::poll::{PEER_CLOSED, READ, Watch, poll};
-use fleetgate_sys::{Errno, Fd, socket};
+use fleetgate_sys::socket::{self, ReceivedFrame};
+use fleetgate_sys::{Errno, Fd};
 use fleetgate_wire::reply::{KeyFile, Timing};
 use fleetgate_wire::{Failure, Reply};
 
@@ -52,18 +53,23 @@ pub(crate) enum Silence {
 }
 
 /// Waits for an `exec` helper to have become the user's program.
-pub(crate) fn executed(control: &Fd, buf: &mut [u8], wait_ms: u32) -> Result<Begun, Silence> {
+pub(crate) fn executed(
+    control: &Fd,
+    buf: &mut [u8],
+    wait_ms: u32,
+    (helper, copy): (i32, &mut Option<i32>),
+) -> Result<Begun, Silence> {
     let mut watch = [Watch::new(control.raw(), PEER_CLOSED)];
     let late = poll(&mut watch, Some(wait_ms)).map_err(system("waiting for the session helper"))? == 0;
     let (frames, count) = match socket::receive_many(control, buf) {
         Ok(got) => got,
-        Err(Errno::EAGAIN) => ([(0, false); socket::MAX_FRAMES], 0),
+        Err(Errno::EAGAIN) => ([ReceivedFrame::default(); socket::MAX_FRAMES], 0),
         Err(e) => return Err(system("hearing the session helper")(e)),
     };
     let each = buf.len() / socket::MAX_FRAMES;
     let mut stage = Stage::Started;
-    let mut begun = None;
-    for (i, &(len, cut)) in frames[..count].iter().enumerate() {
+    let (mut begun, mut refused) = (None, None);
+    for (i, &ReceivedFrame { len, cut, sender }) in frames[..count].iter().enumerate() {
         if len == 0 {
             break;
         }
@@ -84,9 +90,15 @@ pub(crate) fn executed(control: &Fd, buf: &mut [u8], wait_ms: u32) -> Result<Beg
                     unwatched,
                 });
             }
-            Reply::Failed { failure } => return Err(Silence::Final(LaunchError::Refused(failure))),
+            Reply::Failed { failure } => refused = Some(failure),
+            // The helper's own word alone: whoever traces the copy may speak on its socket, too.
+            Reply::Entered { pid } if sender == Some(helper) => *copy = Some(pid),
+            Reply::Entered { .. } => return Err(bad("the process in the container speaks for the helper")),
             Reply::Home { .. } => return Err(bad("an answer about a home directory to another order")),
         }
+    }
+    if let Some(failure) = refused {
+        return Err(Silence::Final(LaunchError::Refused(failure)));
     }
     match begun {
         _ if late => Err(Silence::Late(stage)),
@@ -121,7 +133,7 @@ pub(crate) fn first_word(control: &Fd, buf: &mut [u8], wait_ms: u32) -> Result<B
             long: message.fds,
         }),
         Reply::Failed { failure } => Err(Silence::Final(LaunchError::Refused(failure))),
-        Reply::Leaving { .. } => Err(bad("it leaves before it is ready")),
+        Reply::Leaving { .. } | Reply::Entered { .. } => Err(bad("it leaves before it is ready")),
     }
 }
 

@@ -1,5 +1,5 @@
 //! What a node goes by: `node.toml`, which this file describes, its [`identity`] in its cluster, and the [`cluster`]'s
-//! signed state with the decisions that follow from it, and the [`node_lock`]. The files that `node.toml` names are read by the parts that need them.
+//! signed state with the decisions that follow from it, its [`host_keys`], and the [`node_lock`]. The files that `node.toml` names are read by the parts that need them.
 #![cfg_attr(
     not(test),
     warn(
@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 pub mod cluster;
+pub mod host_keys;
 pub mod identity;
 pub mod node_lock;
 #[cfg(feature = "testing")]
@@ -95,6 +96,10 @@ pub struct Config {
     pub deny_groups: Vec<String>,
     /// How root may come in.
     pub root_login: RootLogin,
+    /// Which containers those may enter whom the node lets in by itself: `ACCOUNT+CONTAINER`, the container a pattern. Roles say it
+    /// of users of the cluster. Empty: nobody enters any, and a `+` is a letter like others in an account's name.
+    #[serde(deserialize_with = "types::containers")]
+    pub containers: Vec<String>,
 
     /// Variables that clients may set, by pattern.
     #[serde(deserialize_with = "types::patterns")]
@@ -292,6 +297,7 @@ impl Default for Config {
             pam_service: "fleetgate".into(),
             selinux: SelinuxUse::Auto,
             authentication_methods: Vec::new(),
+            containers: vec!["root+*".to_owned()],
             allow_users: Vec::new(),
             deny_users: Vec::new(),
             allow_groups: Vec::new(),

@@ -87,6 +87,16 @@ fn an_error_names_its_line_and_what_was_expected() {
             "\"A B\" is no pattern of names",
         ),
         (
+            "containers = [\"root+*\", \"deploy\"]",
+            "node.toml:1:14: ",
+            "\"deploy\" names no container",
+        ),
+        (
+            "containers = [\"*+web\"]",
+            "node.toml:1:14: ",
+            "\"*+web\" names no container",
+        ),
+        (
             "set_env = { \"A B\" = \"1\" }",
             "node.toml:1:11: ",
             "\"A B\" is no name of a variable",

@@ -1,5 +1,6 @@
 //! Values of `node.toml` that are more than a number or a word, and how they are written.
 
+use fleetgate_policy::account_and_container;
 use fleetgate_policy::cluster::{Size, is_variable};
 use serde::Deserialize;
 use std::fmt;
@@ -220,6 +221,21 @@ pub(super) fn patterns<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<
             "{odd:?} is no pattern of names: one name or pattern in each text of the list"
         ))),
         None => Ok(patterns),
+    }
+}
+
+/// Logins into containers: an account, and a pattern of containers' names.
+pub(super) fn containers<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    let all = Vec::<String>::deserialize(from)?;
+    let leads_nowhere = |login: &&String| {
+        let (account, container) = account_and_container(login);
+        container.is_none() || account.contains(['*', '?'])
+    };
+    match all.iter().find(leads_nowhere) {
+        Some(odd) => Err(serde::de::Error::custom(format!(
+            "{odd:?} names no container: it is ACCOUNT+CONTAINER, where the container may be a pattern"
+        ))),
+        None => Ok(all),
     }
 }
 

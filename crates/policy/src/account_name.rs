@@ -1,15 +1,33 @@
 //! The name of an account, as far as its form goes: whether there is such an account is the resolver's answer.
 
-use crate::Invalid;
+use crate::{Invalid, pattern};
 use std::fmt;
 
 /// The longest name of an account: LOGIN_NAME_MAX on Linux, without the final zero.
 pub const MAX_ACCOUNT_NAME: usize = 255;
 
-/// An account's name. Never empty, never a path, never taken for a flag, without control characters and colons, so
-/// that it may stand in files, messages and argument lists.
+/// Between an account's name and that of a container of its machine, in the name of a login: `ACCOUNT+CONTAINER`.
+pub const INTO: char = '+';
+
+/// An account's name, or that of a login into a container, which is an account's name and the container's. Never empty, never
+/// a path, never taken for a flag, without control characters and colons, so that it may stand in files, messages and
+/// argument lists.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct AccountName(String);
+pub struct AccountName {
+    text: String,
+    /// How much of it is the account's.
+    account: usize,
+}
+
+/// A login's name apart: the account, and the container, if one is named.
+pub fn account_and_container(login: &str) -> (&str, Option<&str>) {
+    match login.split_once(INTO) {
+        Some((account, container)) if !account.is_empty() && !container.is_empty() => {
+            (account, Some(container))
+        }
+        _ => (login, None),
+    }
+}
 
 impl AccountName {
     /// As it came in a request.
@@ -31,24 +49,83 @@ impl AccountName {
         if text.chars().any(|c| c.is_control() || matches!(c, '/' | ':')) {
             return refuse("holds a slash, a colon or a control character");
         }
-        Ok(AccountName(text.to_string()))
+        Ok(AccountName {
+            text: text.to_string(),
+            account: text.len(),
+        })
+    }
+
+    /// As it came in the request of a login, where that may lead into containers.
+    pub fn parse_login(name: &[u8]) -> Result<AccountName, Invalid> {
+        let whole = AccountName::parse(name)?;
+        let account = account_and_container(&whole.text).0.len();
+        Ok(AccountName { account, ..whole })
     }
 
     /// The name.
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.text
+    }
+
+    /// The account alone.
+    pub fn account(&self) -> &str {
+        &self.text[..self.account]
+    }
+
+    /// The container.
+    pub fn container(&self) -> Option<&str> {
+        self.text.get(self.account + 1..)
     }
 }
 
 impl fmt::Display for AccountName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.text)
+    }
+}
+
+/// Whether `own`, a login that somebody was given, is this one, or a container's of the same account that its pattern fits.
+pub fn login_matches(own: &str, login: &str) -> bool {
+    match (account_and_container(own), account_and_container(login)) {
+        ((account, Some(pattern)), (wanted, Some(container))) => {
+            account == wanted && pattern::fits(pattern.as_bytes(), container.as_bytes())
+        }
+        _ => own == login,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pattern_is_of_containers_alone() {
+        for (own, login, wanted) in [
+            ("ann", "ann", true),
+            ("ann", "ann+web", false),
+            ("ann+web", "ann+web", true),
+            ("ann+*", "ann+web", true),
+            ("ann+*", "ann", false),
+            ("ann+w?b", "ann+web", true),
+            ("ann+*", "bob+web", false),
+            ("a*+*", "ann+web", false),
+            ("*", "ann", false),
+        ] {
+            assert_eq!(login_matches(own, login), wanted, "{own} {login}");
+        }
+    }
+
+    #[test]
+    fn a_login_into_a_container_has_two_parts() {
+        let name = AccountName::parse_login(b"ann+web+2").expect("a name");
+        assert_eq!((name.account(), name.container()), ("ann", Some("web+2")));
+        let whole = AccountName::parse(b"ann+web").expect("a name");
+        assert_eq!((whole.account(), whole.container()), ("ann+web", None));
+        for plain in ["ann", "ann+", "+web", "+"] {
+            let name = AccountName::parse_login(plain.as_bytes()).expect("a name");
+            assert_eq!((name.account(), name.container()), (plain, None));
+        }
+    }
 
     #[test]
     fn names_of_accounts() {

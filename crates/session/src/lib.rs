@@ -20,8 +20,8 @@ extern crate std;
 
 mod checkhomedir;
 pub mod exec;
-mod networking;
-mod order;
+pub mod networking;
+pub mod order;
 mod privileges;
 mod selinux;
 pub mod sftp;

@@ -5,7 +5,7 @@ use alloc::ffi::CString;
 use alloc::vec::Vec;
 use fleetgate_sys::{Errno, Fd, exe, file, memfd, socket};
 use fleetgate_wire::order::{BY_REFERENCE, Order, Role, Work};
-use fleetgate_wire::{Failure, MAX_INLINE, MAX_ORDER, Reason, Reply};
+use fleetgate_wire::{Decode, Failure, MAX_INLINE, MAX_ORDER, Reason, Reply};
 
 /// Where the launching side puts the control socket.
 const CONTROL: i32 = 3;
@@ -23,6 +23,11 @@ impl OrderDescriptors {
     pub fn take(&mut self, role: Role) -> Option<Fd> {
         let at = self.0.iter().position(|(r, _)| *r == role)?;
         Some(self.0.swap_remove(at).1)
+    }
+
+    /// Adds one that this process made itself.
+    pub fn add(&mut self, role: Role, fd: Fd) {
+        self.0.push((role, fd));
     }
 
     /// Whether all were taken.
@@ -54,7 +59,15 @@ impl Control {
 
     /// Takes the order, which is there already. A refusal has already been told to the other side.
     pub fn receive(&self) -> Result<(Work, OrderDescriptors), Failure> {
-        let result = receive(&self.socket);
+        self.receive_as(|order: Order| (order.work, order.roles))
+    }
+
+    /// The same for an order of another form, which `apart` takes into what is to be done and the descriptors' roles.
+    pub fn receive_as<T: Decode, W>(
+        &self,
+        apart: fn(T) -> (W, Vec<Role>),
+    ) -> Result<(W, OrderDescriptors), Failure> {
+        let result = receive(&self.socket, apart);
         if let Err(failure) = &result {
             self.fail(failure.clone());
         }
@@ -93,7 +106,10 @@ fn room(len: usize) -> Result<Vec<u8>, Failure> {
     Ok(room)
 }
 
-fn receive(socket: &Fd) -> Result<(Work, OrderDescriptors), Failure> {
+fn receive<T: Decode, W>(
+    socket: &Fd,
+    apart: fn(T) -> (W, Vec<Role>),
+) -> Result<(W, OrderDescriptors), Failure> {
     let bad = |reason, errno, subject: &str| failure(reason, errno, subject);
     let receiving = |e| bad(Reason::System, e, "receiving the order");
     // As much memory as the order is long: sixteen fresh pages for the longest would cost more than this call.
@@ -143,18 +159,15 @@ fn receive(socket: &Fd) -> Result<(Work, OrderDescriptors), Failure> {
     } else {
         frame
     };
-    let order: Order =
+    let order =
         fleetgate_wire::decode(frame).map_err(|e| bad(Reason::BadOrder, Errno(0), &alloc::format!("{e}")))?;
-    if order.roles.len() != message.fds.len() {
-        let text = alloc::format!(
-            "{} descriptors came for {} roles",
-            message.fds.len(),
-            order.roles.len()
-        );
+    let (work, roles) = apart(order);
+    if roles.len() != message.fds.len() {
+        let text = alloc::format!("{} descriptors came for {} roles", message.fds.len(), roles.len());
         return Err(bad(Reason::BadDescriptors, Errno(0), &text));
     }
     Ok((
-        order.work,
-        OrderDescriptors(order.roles.into_iter().zip(message.fds).collect()),
+        work,
+        OrderDescriptors(roles.into_iter().zip(message.fds).collect()),
     ))
 }

@@ -1,7 +1,7 @@
 //! Whom this process acts as. Raw calls: they change the calling thread only, so a process drops privileges
 //! before it has a second one.
 
-use crate::{Result, syscall};
+use crate::{Errno, Result, syscall};
 
 /// Real, effective and saved user id.
 pub fn user_ids() -> Result<[u32; 3]> {
@@ -71,6 +71,66 @@ pub fn keep_capabilities(kept: &[u32]) -> Result<()> {
     unsafe { syscall!(libc::SYS_capset, header.as_ptr(), sets.as_ptr()) }.map(drop)
 }
 
+/// Sets of capabilities, bit N for capability N.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CapabilitySets {
+    /// In force.
+    pub effective: u64,
+    /// Could be raised.
+    pub permitted: u64,
+    /// May pass an exec, with a file's.
+    pub inheritable: u64,
+}
+
+/// Sets what this process has; all of it must be permitted already.
+pub fn set_capabilities(sets: CapabilitySets) -> Result<()> {
+    let header = [CAPABILITY_VERSION, 0];
+    let [effective, permitted, inheritable] =
+        [sets.effective, sets.permitted, sets.inheritable].map(|set| [set as u32, (set >> 32) as u32]);
+    let halves = [
+        effective[0],
+        permitted[0],
+        inheritable[0],
+        effective[1],
+        permitted[1],
+        inheritable[1],
+    ];
+    // SAFETY: the kernel reads a header of two numbers and two triples.
+    unsafe { syscall!(libc::SYS_capset, header.as_ptr(), halves.as_ptr()) }.map(drop)
+}
+
+/// Takes every capability that is not in `kept` from all that this process will ever execute. One call for each that goes.
+pub fn bound_capabilities(kept: u64) -> Result<()> {
+    for capability in 0..64 {
+        if kept >> capability & 1 == 1 {
+            continue;
+        }
+        // SAFETY: numbers only.
+        match unsafe { syscall!(libc::SYS_prctl, libc::PR_CAPBSET_DROP, capability, 0, 0, 0) } {
+            // The kernel's last capability is behind us.
+            Err(Errno::EINVAL) => return Ok(()),
+            other => other?,
+        };
+    }
+    Ok(())
+}
+
+/// Lets this process keep what is permitted to it when it leaves user 0. An exec takes the flag back.
+pub fn keep_permitted() -> Result<()> {
+    // SAFETY: numbers only.
+    unsafe { syscall!(libc::SYS_prctl, libc::PR_SET_KEEPCAPS, 1, 0, 0, 0) }.map(drop)
+}
+
+/// Lets a capability, which must be permitted and inheritable, pass an exec of an ordinary program.
+pub fn raise_ambient(capability: u32) -> Result<()> {
+    const RAISE: usize = 2;
+    // SAFETY: numbers only.
+    unsafe { syscall!(libc::SYS_prctl, libc::PR_CAP_AMBIENT, RAISE, capability, 0, 0) }.map(drop)
+}
+
+/// `CAP_SYS_ADMIN`: among much else, binding a process by a filter without no_new_privs.
+pub const ADMINISTER: u32 = 21;
+
 /// `CAP_NET_BIND_SERVICE`: ports below 1024.
 pub const LOW_PORTS: u32 = 10;
 
@@ -82,11 +142,9 @@ pub const LOOK_EVERYWHERE: u32 = 2;
 
 /// Becomes a user and group of no other groups who has these capabilities of root's and no way to another.
 pub fn become_with(uid: u32, gid: u32, capabilities: &[u32]) -> Result<()> {
-    const KEEP: usize = libc::PR_SET_KEEPCAPS as usize;
     set_groups(&[])?;
     set_group_ids(gid)?;
-    // SAFETY: numbers only. An exec takes the flag back.
-    unsafe { syscall!(libc::SYS_prctl, KEEP, 1, 0, 0, 0) }?;
+    keep_permitted()?;
     set_user_ids(uid)?;
     keep_capabilities(capabilities)
 }

@@ -28,6 +28,19 @@ pub fn change_directory(path: &CStr) -> Result<()> {
     unsafe { syscall!(libc::SYS_chdir, path.as_ptr()) }.map(drop)
 }
 
+/// The working directory's path; `ENOENT`: it was removed, or lies outside this process's root.
+pub fn current_directory() -> Result<alloc::ffi::CString> {
+    let mut path = alloc::vec![0u8; libc::PATH_MAX as usize];
+    // SAFETY: the kernel writes at most as many bytes as it is told, a zero byte among them.
+    let len = unsafe { syscall!(libc::SYS_getcwd, path.as_mut_ptr(), path.len()) }?;
+    path.truncate(len);
+    match alloc::ffi::CString::from_vec_with_nul(path) {
+        // The kernel marks what cannot be reached from the root by words in front.
+        Ok(path) if path.as_bytes().starts_with(b"/") => Ok(path),
+        _ => Err(Errno::ENOENT),
+    }
+}
+
 /// Sets the nice value of this process.
 pub fn set_nice(nice: i32) -> Result<()> {
     // SAFETY: numbers only.

@@ -33,6 +33,37 @@ pub fn openat(dir: i32, path: &CStr, flags: i32, mode: u32) -> Result<Fd> {
     Ok(Fd::from_raw(fd as i32))
 }
 
+/// How [`open_safely`] may find a path; several in one number.
+pub mod resolve {
+    /// It does not leave the mount that it begins in.
+    pub const SAME_MOUNT: u64 = 0x01;
+    /// It does not follow the kernel's own links, such as /proc/PID/fd/N.
+    pub const NO_MAGIC_LINKS: u64 = 0x02;
+    /// It does not follow any link.
+    pub const NO_LINKS: u64 = 0x04;
+    /// It does not leave the directory that it begins in.
+    pub const BENEATH: u64 = 0x08;
+    /// The directory that it begins in is its root.
+    pub const IN_ROOT: u64 = 0x10;
+}
+
+/// As [`openat`], of a file that is there, with bounds on how the path is found (`resolve`). Linux 5.6.
+pub fn open_safely(dir: i32, path: &CStr, flags: i32, resolve: u64) -> Result<Fd> {
+    // The kernel's open_how: flags, mode, resolve.
+    let how = [(flags | libc::O_CLOEXEC) as u64, 0, resolve];
+    // SAFETY: the kernel reads one string and three numbers that live through the call.
+    let fd = unsafe {
+        syscall!(
+            libc::SYS_openat2,
+            dir,
+            path.as_ptr(),
+            how.as_ptr(),
+            size_of_val(&how)
+        )
+    }?;
+    Ok(Fd::from_raw(fd as i32))
+}
+
 /// A pipe: the reading end, the writing end.
 pub fn pipe() -> Result<(Fd, Fd)> {
     let mut fds = [0i32; 2];

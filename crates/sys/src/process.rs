@@ -173,6 +173,16 @@ pub fn descriptor_of(pidfd: &Fd, number: i32) -> Result<Fd> {
     ))
 }
 
+/// Makes a copy of this process, whose parent is this one's: it is born in the process namespace that was entered last. The
+/// number of the copy; `None` in the copy. The memory is copied: for small programs with one thread.
+pub fn fork_sibling() -> Result<Option<i32>> {
+    let flags = libc::CLONE_PARENT | libc::SIGCHLD;
+    // SAFETY: numbers only; without a stack the copy goes on where this process stands, on its own copy of the memory.
+    // A program with one thread leaves no lock held by another.
+    let pid = unsafe { syscall!(libc::SYS_clone, flags, 0, 0, 0, 0) }?;
+    Ok((pid > 0).then_some(pid as i32))
+}
+
 /// Sets which signal the calling thread gets when the thread that started it ends; 0: none.
 pub fn set_parent_death_signal(signal: i32) -> Result<()> {
     // SAFETY: numbers only.

@@ -13,6 +13,8 @@ pub const HUP: i32 = libc::SIGHUP;
 pub const KILL: i32 = libc::SIGKILL;
 /// From a terminal's Ctrl-Z.
 pub const TSTP: i32 = libc::SIGTSTP;
+/// The terminal's window has another size.
+pub const WINDOW: i32 = libc::SIGWINCH;
 /// A child ended.
 pub const CHLD: i32 = libc::SIGCHLD;
 

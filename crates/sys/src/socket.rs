@@ -164,10 +164,41 @@ pub fn receive(socket: &Fd, buf: &mut [u8], block: bool) -> Result<ReceivedMessa
 /// The most frames that [`receive_many`] takes at once.
 pub const MAX_FRAMES: usize = 4;
 
+/// A frame of [`receive_many`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReceivedFrame {
+    /// Its length; 0 is the other side's end, repeated to fill the array.
+    pub len: usize,
+    /// It was cut.
+    pub cut: bool,
+    /// Who sent it, where [`tell_senders`] was called: the kernel's word.
+    pub sender: Option<i32>,
+}
+
+/// Has the kernel say of each message that comes on `socket` from now on who sent it. A sender with CAP_SYS_ADMIN can name
+/// another process that it can see, and no others.
+pub fn tell_senders(socket: &Fd) -> Result<()> {
+    let on = 1i32;
+    // SAFETY: the kernel reads one number.
+    unsafe {
+        syscall!(
+            libc::SYS_setsockopt,
+            socket.raw(),
+            libc::SOL_SOCKET,
+            libc::SO_PASSCRED,
+            &raw const on,
+            size_of::<i32>()
+        )
+    }
+    .map(drop)
+}
+
+/// Room for a sender: a header of 16 bytes, and process, user and group.
+const SENDER_SPACE: usize = 32;
+
 /// Receives the frames that are there, up to [`MAX_FRAMES`], in one call and without waiting. `buf` is divided
-/// evenly; descriptors are not accepted (the kernel drops them, the frame counts as cut). Returns each frame's
-/// length, and whether it was cut. A length of 0 is the other side's end, repeated to fill the array.
-pub fn receive_many(socket: &Fd, buf: &mut [u8]) -> Result<([(usize, bool); MAX_FRAMES], usize)> {
+/// evenly; descriptors are not accepted (the kernel drops them, the frame counts as cut).
+pub fn receive_many(socket: &Fd, buf: &mut [u8]) -> Result<([ReceivedFrame; MAX_FRAMES], usize)> {
     #[repr(C)]
     struct Message {
         header: libc::msghdr,
@@ -178,14 +209,18 @@ pub fn receive_many(socket: &Fd, buf: &mut [u8]) -> Result<([(usize, bool); MAX_
         iov_base: buf[i * each..].as_mut_ptr().cast(),
         iov_len: each,
     });
+    let mut senders = [[0u64; SENDER_SPACE / 8]; MAX_FRAMES];
     let mut messages: [Message; MAX_FRAMES] = core::array::from_fn(|i| {
         let mut header = empty_msghdr();
         header.msg_iov = &raw mut iov[i];
         header.msg_iovlen = 1;
+        header.msg_control = senders[i].as_mut_ptr().cast();
+        header.msg_controllen = SENDER_SPACE as _;
         Message { header, len: 0 }
     });
     let got = loop {
-        // SAFETY: each header points to one iovec over its own part of `buf`; all live through the call.
+        // SAFETY: each header points to one iovec over its own part of `buf`, and to its own words of `senders`; all live
+        // through the call.
         match unsafe {
             syscall!(
                 libc::SYS_recvmmsg,
@@ -202,9 +237,21 @@ pub fn receive_many(socket: &Fd, buf: &mut [u8]) -> Result<([(usize, bool); MAX_
     };
     let cut = libc::MSG_TRUNC | libc::MSG_CTRUNC;
     Ok((
-        core::array::from_fn(|i| (messages[i].len as usize, messages[i].header.msg_flags & cut != 0)),
+        core::array::from_fn(|i| ReceivedFrame {
+            len: messages[i].len as usize,
+            cut: messages[i].header.msg_flags & cut != 0,
+            sender: sender(&senders[i]),
+        }),
         got,
     ))
+}
+
+/// The process of an ancillary message that says who sent.
+fn sender(control: &[u64; SENDER_SPACE / 8]) -> Option<i32> {
+    // Length, level and kind; then process, user and group.
+    let (length, kind) = (control[0] & 0xffff_ffff, control[1]);
+    let wanted = (libc::SCM_CREDENTIALS as u64) << 32 | libc::SOL_SOCKET as u64;
+    (length >= 28 && kind == wanted).then_some((control[2] & 0xffff_ffff) as i32)
 }
 
 /// Takes ownership of every descriptor in the ancillary data; messages of other kinds carry none.

@@ -2,15 +2,47 @@
 
 mod encoded;
 
-use crate::{Fd, Result, file, syscall};
+use crate::{Errno, Fd, Result, file, syscall};
 use alloc::ffi::CString;
 use core::ffi::CStr;
 
 /// A fresh pseudo terminal: our side, the user's side, and the path of the user's side. Neither becomes anybody's
 /// controlling terminal.
 pub fn open() -> Result<(Fd, Fd, CString)> {
-    let flags = libc::O_RDWR | libc::O_NOCTTY;
-    let ours = file::openat(file::CWD, c"/dev/ptmx", flags, 0)?;
+    of(file::openat(file::CWD, c"/dev/ptmx", FLAGS, 0)?)
+}
+
+/// The same in the devpts that is mounted at `/dev/pts`, where nobody is trusted: what is there must be a devpts, and its
+/// `ptmx` the file system's own. `ENODEV`: it is something else.
+pub fn open_mounted() -> Result<(Fd, Fd, CString)> {
+    const DEVPTS: u64 = 0x1cd1;
+    let place = file::open_safely(
+        file::CWD,
+        c"/dev/pts",
+        libc::O_PATH | libc::O_DIRECTORY,
+        file::resolve::NO_MAGIC_LINKS,
+    )?;
+    if crate::exe::filesystem(&place)?.0 != DEVPTS {
+        return Err(Errno::ENODEV);
+    }
+    // Nothing may be mounted over it, and in a devpts nobody can make files.
+    let own = file::resolve::BENEATH | file::resolve::SAME_MOUNT | file::resolve::NO_LINKS;
+    of(file::open_safely(
+        place.raw(),
+        c"ptmx",
+        FLAGS | libc::O_NONBLOCK,
+        own,
+    )?)
+    .and_then(|(ours, user, path)| {
+        ours.set_nonblocking(false)?;
+        Ok((ours, user, path))
+    })
+}
+
+const FLAGS: i32 = libc::O_RDWR | libc::O_NOCTTY;
+
+/// The user's side of `ours`, and its path.
+fn of(ours: Fd) -> Result<(Fd, Fd, CString)> {
     let (unlock, mut number) = (0i32, 0u32);
     // SAFETY: each call reads or writes one number; TIOCGPTPEER takes flags and returns a descriptor.
     let user = unsafe {
@@ -30,7 +62,7 @@ pub fn open() -> Result<(Fd, Fd, CString)> {
             libc::SYS_ioctl,
             ours.raw(),
             libc::TIOCGPTPEER as u32,
-            flags | libc::O_CLOEXEC
+            FLAGS | libc::O_CLOEXEC
         )?
     };
     let path = CString::new(alloc::format!("/dev/pts/{number}")).expect("digits hold no zero byte");

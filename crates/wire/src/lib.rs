@@ -19,6 +19,7 @@ extern crate alloc;
 
 mod codec;
 pub mod common;
+pub mod container;
 pub mod exec;
 pub mod guard;
 pub mod home;

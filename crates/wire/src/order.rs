@@ -49,6 +49,12 @@ pub enum Role {
     Events = 5,
     /// Where the listener of a watched session's filter goes, and the message that it is held comes from.
     Watcher = 6,
+    /// The container's first process, as one descriptor of it.
+    Container = 7,
+    /// The directory that is the container's root, open as a place only.
+    Root = 8,
+    /// Where our side of the terminal goes that is made inside the container.
+    Console = 9,
 }
 
 impl Encode for Role {
@@ -66,6 +72,9 @@ impl Decode for Role {
             4 => Role::Resolver,
             5 => Role::Events,
             6 => Role::Watcher,
+            7 => Role::Container,
+            8 => Role::Root,
+            9 => Role::Console,
             tag => {
                 return Err(Error::Unknown {
                     what: "descriptor role",

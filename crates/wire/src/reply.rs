@@ -1,6 +1,6 @@
 //! What the helper says of its order.
 //!
-//! `exec`: Ready, Leaving, then the socket closes because the program was executed; or Failed at any point.
+//! `exec`: Ready, in a container Entered, Leaving, then the socket closes because the program was executed; or Failed at any point.
 //! `networking`, `sftp`: Ready, then their own frames. `checkhomedir`: Home.
 
 use crate::{choice, record};
@@ -32,6 +32,9 @@ choice! {
             /// memfds beside the frame, in order of the files that have `content` absent and no failure.
             files: Vec<KeyFile>,
         },
+        /// The program is in a container whose processes have numbers of their own: it is this process, by the number that
+        /// the launching side sees, and the helper ends. Said before that process runs, so before its Leaving or Failed.
+        4 => Entered { pid: i32 },
     }
 }
 
@@ -106,5 +109,9 @@ choice! {
         16 => BadRequest,
         /// As many as allowed are there already.
         17 => TooMany,
+        /// There is no such account in the container.
+        18 => NoUser,
+        /// The container has ended.
+        19 => Ended,
     }
 }

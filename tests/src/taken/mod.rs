@@ -157,6 +157,7 @@ impl Node {
             config_path: None,
             user_mode: false,
             session,
+            enter: Source::Itself,
             starts: Box::new(starts),
             listeners: vec![std::os::fd::OwnedFd::from(listener).into()],
             control: Some(control),

@@ -3,6 +3,7 @@
 
 mod backups;
 mod checks;
+mod containers;
 mod draining;
 mod icinga;
 mod identity;

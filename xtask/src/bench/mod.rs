@@ -8,6 +8,7 @@
 #![allow(dead_code)] // Which parts are in use depends on the benchmarks entered below.
 
 mod commands;
+mod containers;
 mod launch;
 mod pam;
 mod proxy;
@@ -61,6 +62,12 @@ pub const BENCHES: &[Entry] = &[
         does: "one command as monitoring asks for it, from ours, NRPE and OpenSSH: time, and how many a second",
         promises: commands::PROMISES,
         run: commands::measure,
+    },
+    Entry {
+        name: "containers",
+        does: "a command in a container, by ours, crun, runc and nsenter; a session there, beside one on the machine",
+        promises: containers::PROMISES,
+        run: containers::measure,
     },
     Entry {
         name: "eight-cases",

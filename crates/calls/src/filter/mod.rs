@@ -14,7 +14,7 @@
 //! x86_64 by x86_64's numbers; fleetgate begins at 5.10.)
 
 mod ask;
-mod assemble;
+pub mod assemble;
 mod run;
 mod show;
 #[cfg(test)]
@@ -75,6 +75,17 @@ impl Answers {
 pub struct Program(Vec<Instruction>);
 
 impl Program {
+    /// A program that was written with the [`assemble::Assembler`].
+    ///
+    /// # Errors
+    /// It is longer than [`MAX_INSTRUCTIONS`].
+    pub fn written(instructions: Vec<Instruction>) -> Result<Program, TooLong> {
+        match instructions.len() {
+            len if len > MAX_INSTRUCTIONS => Err(TooLong { instructions: len }),
+            _ => Ok(Program(instructions)),
+        }
+    }
+
     /// What `fleetgate_sys::seccomp::install` wants.
     #[must_use]
     pub fn instructions(&self) -> &[Instruction] {
@@ -112,20 +123,11 @@ pub fn compile(selection: &Selection, answers: &Answers) -> Result<Program, TooL
     let mut entry = selected;
     // The last in the program is written first.
     for (audit, segments) in NUMBERINGS.into_iter().rev() {
-        let tree = Tree {
-            ranges: ranges(selection, audit, segments),
-            answers,
-        };
-        let numbers = tree.write(&mut to);
+        let ranges = ranges(selection, audit, segments);
+        let numbers = numbers(&ranges, answers, &mut to);
         entry = to.jump(assemble::EQUAL, audit, numbers, entry);
     }
-    let program = to.finish(entry, assemble::ARCHITECTURE);
-    if program.len() > MAX_INSTRUCTIONS {
-        return Err(TooLong {
-            instructions: program.len(),
-        });
-    }
-    Ok(Program(program))
+    Program::written(to.finish(entry, assemble::ARCHITECTURE))
 }
 
 /// Each architecture with its numberings, and where in its numbers they begin: the kernel's own first.
@@ -206,76 +208,63 @@ fn ranges(selection: &Selection, audit: u32, segments: &[(u32, Abi)]) -> Vec<Ran
     all
 }
 
-fn put(all: &mut Vec<Range>, from: u32, outcome: Outcome) {
+/// Adds a range behind `all`, or in place of the last one where that begins there too; what goes on as before adds none.
+pub fn put<T: PartialEq>(all: &mut Vec<(u32, T)>, from: u32, outcome: T) {
     all.pop_if(|last| last.0 == from);
     if all.last().is_none_or(|last| last.1 != outcome) {
         all.push((from, outcome));
     }
 }
 
-struct Tree<'a> {
-    ranges: Vec<Range>,
-    answers: &'a Answers,
+/// Writes a balanced tree of tests for the number that is loaded; each range leads to what `leaf` writes for it.
+pub fn tree<'r, T: PartialEq>(
+    ranges: &'r [(u32, T)],
+    to: &mut Assembler,
+    leaf: &mut impl FnMut(&'r T, &mut Assembler) -> Label,
+) -> Label {
+    match ranges {
+        [(_, outcome)] => leaf(outcome, to),
+        [(_, around), (number, outcome), (next, after)] if around == after && number + 1 == *next => {
+            let no = leaf(around, to);
+            let yes = leaf(outcome, to);
+            to.jump(assemble::EQUAL, *number, yes, no)
+        }
+        [(number, outcome), (next, after)] if number + 1 == *next => {
+            let no = leaf(after, to);
+            let yes = leaf(outcome, to);
+            to.jump(assemble::EQUAL, *number, yes, no)
+        }
+        _ => {
+            // An odd number of ranges on the left: single numbers amid others are told by one instruction.
+            let left = (ranges.len() / 2) | 1;
+            let upper = tree(&ranges[left..], to, leaf);
+            let lower = tree(&ranges[..left], to, leaf);
+            to.jump(assemble::AT_LEAST, ranges[left].0, upper, lower)
+        }
+    }
 }
 
-impl Tree<'_> {
-    fn write(&self, to: &mut Assembler) -> Label {
-        let mut asked = Vec::new();
-        match self.part(&self.ranges, to, &mut asked) {
-            // Every number has the same outcome: none is loaded.
-            same @ Label::Return(_) => same,
-            tree => to.load(assemble::NUMBER, tree),
-        }
-    }
-
-    fn part<'r>(
-        &'r self,
-        ranges: &'r [Range],
-        to: &mut Assembler,
-        asked: &mut Vec<(&'r Condition, Label)>,
-    ) -> Label {
-        match ranges {
-            [(_, outcome)] => self.leaf(outcome, to, asked),
-            [(_, around), (number, outcome), (next, after)] if around == after && number + 1 == *next => {
-                let no = self.leaf(around, to, asked);
-                let yes = self.leaf(outcome, to, asked);
-                to.jump(assemble::EQUAL, *number, yes, no)
+/// The tests of all numbers of an architecture.
+fn numbers(ranges: &[Range], answers: &Answers, to: &mut Assembler) -> Label {
+    let mut asked: Vec<(&Condition, Label)> = Vec::new();
+    let selected = Label::Return(answers.selected);
+    let otherwise = Label::Return(answers.otherwise);
+    let written = tree(ranges, to, &mut |outcome, to| match outcome {
+        Outcome::Selected => selected,
+        Outcome::Otherwise => otherwise,
+        // Calls with the same tests share them.
+        Outcome::Asked(condition) => match asked.iter().find(|(known, _)| *known == condition) {
+            Some((_, label)) => *label,
+            None => {
+                let label = condition.write(to, selected, otherwise);
+                asked.push((condition, label));
+                label
             }
-            [(number, outcome), (next, after)] if number + 1 == *next => {
-                let no = self.leaf(after, to, asked);
-                let yes = self.leaf(outcome, to, asked);
-                to.jump(assemble::EQUAL, *number, yes, no)
-            }
-            _ => {
-                // An odd number of ranges on the left: single numbers amid others are told by one instruction.
-                let left = (ranges.len() / 2) | 1;
-                let upper = self.part(&ranges[left..], to, asked);
-                let lower = self.part(&ranges[..left], to, asked);
-                to.jump(assemble::AT_LEAST, ranges[left].0, upper, lower)
-            }
-        }
-    }
-
-    /// Calls with the same tests share them.
-    fn leaf<'r>(
-        &'r self,
-        outcome: &'r Outcome,
-        to: &mut Assembler,
-        asked: &mut Vec<(&'r Condition, Label)>,
-    ) -> Label {
-        let selected = Label::Return(self.answers.selected);
-        let otherwise = Label::Return(self.answers.otherwise);
-        match outcome {
-            Outcome::Selected => selected,
-            Outcome::Otherwise => otherwise,
-            Outcome::Asked(condition) => match asked.iter().find(|(known, _)| *known == condition) {
-                Some((_, label)) => *label,
-                None => {
-                    let label = condition.write(to, selected, otherwise);
-                    asked.push((condition, label));
-                    label
-                }
-            },
-        }
+        },
+    });
+    match written {
+        // Every number has the same outcome: none is loaded.
+        same @ Label::Return(_) => same,
+        tree => to.load(assemble::NUMBER, tree),
     }
 }

@@ -2,9 +2,9 @@
 
 use crate::account;
 use crate::flags::{Arguments, Outcome};
-use crate::images;
 use crate::node::configuration;
 use crate::output::{json_line, print, table};
+use crate::{images, local_session};
 use fleetgate_base::own;
 use fleetgate_client::check::{Secret, Values};
 use fleetgate_launch::{Launch, LaunchThreads, RunningHelper, Threads};
@@ -161,7 +161,7 @@ fn test_one(given: &Arguments, commands: &Commands, name: &str) -> Outcome {
     }
     let as_whom = account.name.to_string_lossy().into_owned();
     let mut order = Exec::new(
-        session_id(),
+        local_session::id(),
         account,
         Program::Direct {
             argv: argv(&command)?,
@@ -321,9 +321,4 @@ fn variable(name: &[u8], value: &[u8]) -> Result<Variable, Box<dyn Error>> {
         name: CString::new(name)?,
         value: CString::new(value)?,
     })
-}
-
-fn session_id() -> [u8; 16] {
-    let [high, low] = fleetgate_sys::exe::random();
-    (u128::from(high) << 64 | u128::from(low)).to_be_bytes()
 }

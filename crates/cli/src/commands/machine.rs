@@ -240,7 +240,7 @@ pub const TABLE: &[Command] = &[
         &["session"],
         "the session helper, for builds and hosts without its image",
         "",
-        |given| Ok(crate::session(given.operands.clone())),
+        |given| Ok(crate::helper(fleetgate_session::run, given.operands.clone())),
     )
     .operands(Operands::Anything)
     .hidden(),

@@ -2,6 +2,7 @@
 
 mod admin;
 mod cluster;
+mod container;
 mod machine;
 mod trace;
 mod user;
@@ -13,6 +14,7 @@ const PARTS: &[&[Command]] = &[
     user::TABLE,
     admin::TABLE,
     trace::TABLE,
+    container::TABLE,
     machine::TABLE,
 ];
 const COUNT: usize = counted(PARTS);

@@ -9,18 +9,17 @@ mod login;
 
 use crate::flags::Outcome;
 use crate::output::print;
-use crate::{account, images, seal};
+use crate::{account, images, local_session, relay, seal};
 use fleetgate_launch::{Begun, Launch, LaunchThreads, RunningHelper, SessionReaper, SessionToClose, Threads};
 use fleetgate_seal::{FallbackChain, Options, Source};
 use fleetgate_sys::process::{self, Exit};
-use fleetgate_sys::{Errno, Fd, file, poll, terminal};
+use fleetgate_sys::terminal;
 use fleetgate_wire::common::Account;
 use fleetgate_wire::exec::{Exec, Program};
 use fleetgate_wire::order::{Role, Work};
 use std::error::Error;
 use std::ffi::{CString, OsString};
 use std::io::IsTerminal;
-use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -79,7 +78,7 @@ fn session(
         order.terminal = Some(path);
         (vec![(Role::Terminal, user)], Some(ours))
     } else {
-        (own_streams()?, None)
+        (local_session::own_streams()?, None)
     };
     if on_terminal && command.is_empty() {
         println!("(your shell, in a session of its own; end it with `exit`)\n");
@@ -104,7 +103,7 @@ fn session(
         })
     })?;
     if let Some(ours) = &ours {
-        relay(ours);
+        relay::carry(ours, None);
     }
     let exit = end.recv()?;
 
@@ -156,9 +155,7 @@ fn program(command: &[OsString], on_terminal: bool) -> Program {
 }
 
 fn order(account: Account, program: Program) -> Exec {
-    let [high, low] = fleetgate_sys::exe::random();
-    let session = (u128::from(high) << 64 | u128::from(low)).to_be_bytes();
-    let mut order = Exec::new(session, account, program);
+    let mut order = Exec::new(local_session::id(), account, program);
     order.environment.set = terminal_type();
     order.environment.etc_environment = true;
     order.timings = true;
@@ -172,52 +169,6 @@ fn terminal_type() -> Vec<fleetgate_wire::common::Variable> {
         value,
     };
     value.map(variable).into_iter().collect()
-}
-
-fn own_streams() -> Result<Vec<(Role, Fd)>> {
-    let streams = [
-        (Role::Stdin, std::io::stdin().as_fd().try_clone_to_owned()?),
-        (Role::Stdout, std::io::stdout().as_fd().try_clone_to_owned()?),
-        (Role::Stderr, std::io::stderr().as_fd().try_clone_to_owned()?),
-    ];
-    Ok(streams.map(|(role, fd)| (role, Fd::from(fd))).into())
-}
-
-/// Carries bytes between this terminal and the session's until the session's has no user any more.
-fn relay(session: &Fd) {
-    let saved = terminal::modes(0).ok();
-    if let Some(modes) = &saved {
-        let _ = terminal::set_modes(0, &modes.raw());
-    }
-    let mut buffer = [0u8; 16 << 10];
-    let mut typing = 0;
-    loop {
-        let mut watches = [
-            poll::Watch::new(session.raw(), poll::READ),
-            poll::Watch::new(typing, poll::READ),
-        ];
-        if poll::poll(&mut watches, None).is_err() {
-            break;
-        }
-        if watches[1].happened() != 0 {
-            match file::read(0, &mut buffer) {
-                Ok(n) if n > 0 && file::write_all(session.raw(), &buffer[..n]).is_ok() => {}
-                // Nobody types any more; a negative number is not watched.
-                _ => typing = -1,
-            }
-        }
-        if watches[0].happened() != 0 {
-            match file::read(session.raw(), &mut buffer) {
-                Ok(n) if n > 0 && file::write_all(1, &buffer[..n]).is_ok() => {}
-                Err(Errno::EAGAIN) => {}
-                // EIO: its last user is gone.
-                _ => break,
-            }
-        }
-    }
-    if let Some(modes) = &saved {
-        let _ = terminal::set_modes(0, modes);
-    }
 }
 
 /// Steps and what they cost, in the order in which they were taken.

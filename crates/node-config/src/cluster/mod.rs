@@ -187,7 +187,7 @@ impl Cluster {
     pub fn locked(&self, login: &str, now: u64) -> Option<&Lock> {
         let locks = &self.state.locks;
         // A login without the cluster's identity is no earlier than any, for all that is known of it.
-        let account = || locks.on(&Target::Login(login.to_owned()), now, u64::MAX);
+        let account = || locks.on_login(login, now, u64::MAX);
         locks.on_node(&self.node, now).or_else(account)
     }
 

@@ -343,6 +343,9 @@ pub(crate) fn decide_request_again(
     trust: &Trust,
 ) -> Result<(), String> {
     let now = unix_seconds();
+    if open_login.members.is_empty() && !trust.lets_into(&open_login.grant.login) {
+        return Err("`containers` does not let you in here any more".to_owned());
+    }
     let login = open_login.grant.login.as_str();
     let Some(cluster) = &tools.cluster else {
         return match open_login.members.is_empty() {

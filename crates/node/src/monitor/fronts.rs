@@ -8,12 +8,12 @@ use super::Monitor;
 use super::cluster::decide_request_again;
 use super::connections::{PendingRequest, Stage, quoted};
 use super::forwards::EndedForward;
-use super::host_keys::MAX_PROOFS;
 use super::names::Lane;
 use super::offer::Offer;
 use super::timers::{Timer, Timers, now};
 use super::wakes::{Key, Owner, Wakes};
 use super::workers::{WorkerId, WorkerKind, Workers};
+use crate::config::host_keys::MAX_PROOFS;
 use fleetgate_policy::grant::Identity;
 use fleetgate_policy::{AccountName, Denied, Kind, Permits};
 use fleetgate_sys::Errno;
@@ -284,7 +284,7 @@ impl Monitor {
             // The account is being looked up for the one before it.
             return;
         }
-        let Some(name) = known.open_login().map(|o| o.grant.login.as_str().to_owned()) else {
+        let Some(name) = known.open_login().map(|o| o.grant.login.account().to_owned()) else {
             return;
         };
         let name = std::ffi::CString::new(name).unwrap_or_default();

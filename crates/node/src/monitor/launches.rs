@@ -1,26 +1,30 @@
 //! Launches on their way: submitted to the launch threads, each with the key of whoever waits for it. It starts nothing
 //! by itself.
 
+use super::containers::Containers;
 use super::wakes::Key;
 use fleetgate_launch::{Completions, Launch, LaunchError, LaunchOutcome, LaunchThreads, Threads};
-use fleetgate_seal::FallbackChain;
+use fleetgate_seal::{FallbackChain, Source};
 use fleetgate_sys::Fd;
+use fleetgate_wire::container::Window;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 /// All of them.
 pub struct Launches {
     threads: LaunchThreads,
+    containers: Containers,
     completions: Arc<Completions>,
     waiting: HashMap<u64, Key>,
     next: u64,
 }
 
 impl Launches {
-    /// Launches from `chain`'s images.
-    pub fn new(chain: Arc<FallbackChain>) -> Result<Launches, LaunchError> {
+    /// Launches from `chain`'s images, and in containers from those of `enter`.
+    pub fn new(chain: Arc<FallbackChain>, enter: Source) -> Result<Launches, LaunchError> {
         Ok(Launches {
             threads: LaunchThreads::new(chain, Threads::default())?,
+            containers: Containers::new(enter),
             completions: Completions::new()?,
             waiting: HashMap::new(),
             next: 0,
@@ -31,6 +35,21 @@ impl Launches {
     pub fn submit(&mut self, launch: Launch, key: Key) -> Result<(), LaunchError> {
         self.next += 1;
         self.threads.submit(launch, self.completions.file(self.next))?;
+        self.waiting.insert(self.next, key);
+        Ok(())
+    }
+
+    /// The same in the container of this name.
+    pub fn submit_in_container(
+        &mut self,
+        container: &str,
+        window: Window,
+        launch: Launch,
+        key: Key,
+    ) -> Result<(), LaunchError> {
+        self.next += 1;
+        let done = self.completions.file(self.next);
+        self.containers.begin(container, window, launch, done)?;
         self.waiting.insert(self.next, key);
         Ok(())
     }

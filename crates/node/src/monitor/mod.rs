@@ -18,13 +18,13 @@
 mod accept;
 mod cluster;
 mod connections;
+mod containers;
 mod denials;
 mod draining;
 mod error;
 mod event_loop;
 mod forwards;
 mod fronts;
-mod host_keys;
 pub mod label_commands;
 pub mod launches;
 mod lobby;

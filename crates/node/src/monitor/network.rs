@@ -19,6 +19,7 @@ use fleetgate_launch::LaunchOutcome;
 use fleetgate_sys::Fd;
 use fleetgate_sys::poll::READ;
 use fleetgate_wire::common::Ids;
+use fleetgate_wire::container::Window;
 use fleetgate_wire::names::{About, Found};
 use fleetgate_wire::net::{Done, Networking, Request, Response, What};
 use fleetgate_wire::node::ConnectionNumber;
@@ -61,7 +62,7 @@ impl Networks {
         what: What,
     ) {
         let connection = open_login.connection;
-        let login = open_login.grant.login.to_string();
+        let login = open_login.grant.login.clone();
         let allowed = rules::allow(&open_login.grant, now(), &tools.config, what);
         let what = match allowed {
             Ok(what) => what,
@@ -79,8 +80,8 @@ impl Networks {
         }
         if helper.wants_launch() {
             helper.launching(ids.clone());
-            if self.selinux {
-                let user = CString::new(helper.login()).unwrap_or_default();
+            if self.selinux && helper.login().container().is_none() {
+                let user = CString::new(helper.login().account()).unwrap_or_default();
                 tools
                     .names
                     .ask(Lane::IN, About::Context { user }, key(connection));
@@ -106,10 +107,11 @@ impl Networks {
 
     /// Launches the connection's helper, unless it is gone meanwhile.
     fn launch(&mut self, tools: &mut Tools, connection: ConnectionNumber, selinux: Option<CString>) {
-        let Some(ids) = self.helpers.get_mut(&connection).and_then(Helper::ids) else {
+        let Some(helper) = self.helpers.get_mut(&connection) else {
             return;
         };
-        if let Err(why) = launch(tools, connection, ids, selinux) {
+        let Some(ids) = helper.ids() else { return };
+        if let Err(why) = launch(tools, helper, ids, selinux) {
             tracing::error!("a networking helper is not started: {why}");
             self.gone(
                 tools,
@@ -232,12 +234,7 @@ fn key(connection: ConnectionNumber) -> Key {
     Key::new(Owner::Networks, connection)
 }
 
-fn launch(
-    tools: &mut Tools,
-    connection: ConnectionNumber,
-    ids: Ids,
-    selinux: Option<CString>,
-) -> Result<(), String> {
+fn launch(tools: &mut Tools, helper: &Helper, ids: Ids, selinux: Option<CString>) -> Result<(), String> {
     #[expect(clippy::cast_possible_truncation, reason = "a small constant")]
     let order = Networking {
         ids,
@@ -250,10 +247,14 @@ fn launch(
         deadline: tools.config.limits.launch.0,
         ..Launch::new(Work::Networking(order), fds)
     };
-    tools
-        .launches
-        .submit(launch, key(connection))
-        .map_err(|e| e.to_string())
+    let key = key(helper.connection());
+    match helper.login().container() {
+        None => tools.launches.submit(launch, key),
+        Some(container) => tools
+            .launches
+            .submit_in_container(container, Window::default(), launch, key),
+    }
+    .map_err(|e| e.to_string())
 }
 
 /// An answer, with the front's number on it.
@@ -270,7 +271,7 @@ fn answer(tools: &mut Tools, helper: &mut Helper, response: Response, fds: Vec<F
         let on = on.collect::<Vec<_>>().join(" ");
         tools.audit.tell(Event::Listening {
             connection,
-            login: helper.login().to_owned(),
+            login: helper.login().to_string(),
             on,
         });
     }
@@ -278,7 +279,7 @@ fn answer(tools: &mut Tools, helper: &mut Helper, response: Response, fds: Vec<F
         let on = path.to_string_lossy().into_owned();
         tools.audit.tell(Event::Listening {
             connection,
-            login: helper.login().to_owned(),
+            login: helper.login().to_string(),
             on,
         });
     }

@@ -1,8 +1,8 @@
 //! What clients are offered: the configuration in the form that lobby and fronts take, and what the monitor holds an
 //! exchange against. Made at start and at each reload; a connection keeps the one that it came under.
 
-use super::host_keys::HostKeys;
 use crate::config::Config;
+use crate::config::host_keys::HostKeys;
 use fleetgate_ssh::cipher::{Cipher, Mac};
 use fleetgate_ssh::kex::Method;
 use fleetgate_wire::node::Settings;

@@ -7,7 +7,6 @@ use super::audit::{Audit, Event};
 use super::connections::Connections;
 use super::error::MonitorError;
 use super::fronts::Fronts;
-use super::host_keys::HostKeys;
 use super::label_commands::{self, LabelCommands};
 use super::launches::Launches;
 use super::lobby::Lobby;
@@ -32,6 +31,7 @@ use super::workers::{
     Executor, Images, LateChain, Messages, WorkerEvent, WorkerId, WorkerKind, WorkerStarter, Workers,
     open_chain,
 };
+use crate::config::host_keys::HostKeys;
 use crate::config::node_lock::{HANDOVER, NodeLock};
 use crate::config::{CommandEntry, Config, PamUse, SelinuxUse};
 use crate::identity::{DIRECTORY, is_joined, load_tls_key};
@@ -67,6 +67,8 @@ pub struct Options {
 pub struct Sources {
     /// `fleetgate-session`.
     pub session: Source,
+    /// `fleetgate-enter`.
+    pub enter: Source,
     /// `fleetgate-front`.
     pub front: Source,
     /// `fleetgate-resolver`.
@@ -197,6 +199,7 @@ pub fn run(options: Options) -> Result<(), MonitorError> {
         config_path: Some(options.config),
         user_mode: options.user_mode,
         session,
+        enter: options.sources.enter,
         starts: Box::new(starts),
         listeners,
         control: Some(control),
@@ -220,6 +223,8 @@ pub struct Parts {
     pub user_mode: bool,
     /// The session helper's images.
     pub session: Arc<FallbackChain>,
+    /// The session helper for containers.
+    pub enter: Source,
     /// Who starts lobby, fronts and resolver.
     pub starts: Box<dyn WorkerStarter>,
     /// Listening sockets.
@@ -281,7 +286,8 @@ pub fn open(parts: Parts) -> Result<Monitor, MonitorError> {
         .map(|address| metrics::serve(address, metrics.clone(), audit.clone()))
         .transpose()
         .map_err(at("serving metrics"))?;
-    let launches = Launches::new(parts.session.clone()).map_err(at("starting launch threads"))?;
+    let launches =
+        Launches::new(parts.session.clone(), parts.enter).map_err(at("starting launch threads"))?;
     wakes
         .watch(launches.bell(), READ, Key::new(Owner::Launches, 0))
         .map_err(at("watching launches"))?;

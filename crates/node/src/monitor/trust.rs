@@ -4,7 +4,7 @@
 use crate::config::{self, Config};
 use fleetgate_policy::access::{Access, RootLogin};
 use fleetgate_policy::commands::Commands;
-use fleetgate_policy::{Invalid, Kind, Permits, Rule};
+use fleetgate_policy::{AccountName, Invalid, Kind, Permits, Rule, login_matches};
 use fleetgate_ssh::key::krl::{Krl, MAX_KRL};
 use fleetgate_ssh::key::{KeyOrCertificate, PublicKey};
 use std::collections::BTreeMap;
@@ -52,6 +52,8 @@ pub struct Trust {
     revoked: Krl,
     /// Which accounts may log in from where.
     pub access: Access,
+    /// Which containers may be entered by whom the node lets in by itself; none: nobody enters any.
+    pub containers: Vec<String>,
     /// The lists ask about groups.
     pub asks_groups: bool,
     /// Ways that are on.
@@ -130,6 +132,7 @@ impl Trust {
             cas,
             revoked,
             access,
+            containers: config.containers.clone(),
             asks_groups: !(allow_groups.is_empty() && deny_groups.is_empty()),
             required: required(&config.authentication_methods, &ways)?,
             ways,
@@ -144,6 +147,20 @@ impl Trust {
             skew: config.clock_skew.0.as_secs(),
             user_environment: config.user_environment,
         })
+    }
+
+    /// The name of a login that is asked for; none: no login has such a name.
+    pub fn login(&self, name: &[u8]) -> Option<AccountName> {
+        match self.containers.is_empty() {
+            true => AccountName::parse(name).ok(),
+            false => AccountName::parse_login(name).ok(),
+        }
+    }
+
+    /// Whether whom the node lets in by itself may enter this login's container, if it has one.
+    pub fn lets_into(&self, login: &AccountName) -> bool {
+        let matches = |own: &String| login_matches(own, login.as_str());
+        login.container().is_none() || self.containers.iter().any(matches)
     }
 
     /// Whether this CA's user certificates are believed.

@@ -155,7 +155,11 @@ fn refused(refusal: &Refusal) -> String {
 pub fn logins_of<'a>(roles: impl IntoIterator<Item = &'a Role>, user: &Name) -> Vec<String> {
     let mut logins: Vec<String> = roles
         .into_iter()
-        .flat_map(|role| role.logins_for(user).map(str::to_string).collect::<Vec<_>>())
+        .flat_map(|role| {
+            role.logins_for(user)
+                .map(|login| login.into_owned())
+                .collect::<Vec<_>>()
+        })
         .collect();
     logins.sort();
     logins.dedup();
@@ -239,7 +243,7 @@ fn ask(role: &Role, attempt: &Attempt<'_>, user: &Name) -> Says {
     if !role.nodes.iter().any(|s| s.matches(attempt.node, attempt.labels)) {
         return Says::OtherNodes;
     }
-    if !role.logins_for(user).any(|login| login == attempt.login) {
+    if !role.is_for(attempt.login, user) {
         return Says::OtherLogins;
     }
     let mut until = attempt.expires.map(|end| end.saturating_add(attempt.skew));

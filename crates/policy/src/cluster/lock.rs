@@ -4,6 +4,7 @@ use super::identity::Identity;
 use super::name::Name;
 use super::refusal::{Reason, Refusal};
 use crate::Invalid;
+use crate::account_name::account_and_container;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -203,15 +204,22 @@ impl Locks {
     /// The first that holds against this identity as this account on this node. `now` in Unix seconds.
     pub fn against(&self, identity: &Identity, node: &Name, login: &str, now: u64) -> Option<&Lock> {
         let user = identity.user().map(|user| Target::User(user.clone()));
-        let login = Some(Target::Login(login.to_string()));
+        let [login, account] = logins(login).map(Some);
         let device = identity.device.clone().map(Target::Device);
         let roles = identity.roles.iter().map(|role| Some(Target::Role(role.clone())));
-        [user, login, device]
+        [user, login, account, device]
             .into_iter()
             .chain(roles)
             .flatten()
             .find_map(|target| self.on(&target, now, identity.serial))
             .or_else(|| self.on_node(node, now))
+    }
+
+    /// The first on this login or on its account, whoever comes in.
+    pub fn on_login(&self, login: &str, now: u64, serial: u64) -> Option<&Lock> {
+        logins(login)
+            .iter()
+            .find_map(|target| self.on(target, now, serial))
     }
 
     /// The first that holds against this identity on every node, as whatever account.
@@ -245,6 +253,11 @@ impl FromIterator<Lock> for Locks {
     fn from_iter<I: IntoIterator<Item = Lock>>(locks: I) -> Locks {
         Locks::new(locks)
     }
+}
+
+/// What may be locked of a login: itself, and its account, which a login into a container has, too.
+fn logins(login: &str) -> [Target; 2] {
+    [login, account_and_container(login).0].map(|name| Target::Login(name.to_string()))
 }
 
 #[cfg(test)]

@@ -2,9 +2,11 @@
 
 use super::name::Name;
 use super::selector::Selector;
+use crate::account_name::login_matches;
 use crate::commands::Commands;
 use crate::permits::Kind;
 use crate::watching::Watching;
+use std::borrow::Cow;
 use std::time::Duration;
 
 /// In a role's logins: the user's own name.
@@ -117,15 +119,20 @@ impl Role {
         }
     }
 
-    /// The accounts that it means for this user.
-    pub fn logins_for<'a>(&'a self, user: &'a Name) -> impl Iterator<Item = &'a str> {
-        self.logins.iter().map(move |login| {
-            if login == USER {
-                user.as_str()
-            } else {
-                login.as_str()
-            }
-        })
+    /// The accounts that it means for this user, and with them the containers (`ACCOUNT+PATTERN`).
+    pub fn logins_for<'a>(&'a self, user: &'a Name) -> impl Iterator<Item = Cow<'a, str>> {
+        self.logins
+            .iter()
+            .map(move |login| match login.strip_prefix(USER) {
+                Some("") => Cow::Borrowed(user.as_str()),
+                Some(container) => Cow::Owned(format!("{user}{container}")),
+                None => Cow::Borrowed(login.as_str()),
+            })
+    }
+
+    /// Whether one of them is this login. A container is fitted by its own part alone, which is a pattern.
+    pub fn is_for(&self, login: &str, user: &Name) -> bool {
+        self.logins_for(user).any(|own| login_matches(&own, login))
     }
 }
 

@@ -9,11 +9,12 @@ use core::ffi::CStr;
 use fleetgate_sys::exe;
 use fleetgate_sys::exec;
 use fleetgate_sys::file::{self, flags};
-use fleetgate_wire::exec::Exec;
+use fleetgate_wire::exec::{Environment, Exec};
 
-/// The default PATH of users and of root where the order names none: Debian's.
+/// The default PATH of users where the order names none: Debian's.
 const USER_PATH: &[u8] = b"/usr/local/bin:/usr/bin:/bin:/usr/games";
-const ROOT_PATH: &[u8] = b"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/// The same of root.
+pub const ROOT_PATH: &[u8] = b"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 const MAIL: &[u8] = b"/var/mail";
 /// The most bytes that are read of a file of variables; a longer one is not read at all.
 const MAX_FILE: usize = 1 << 20;
@@ -28,13 +29,24 @@ pub struct Variables {
 }
 
 impl Variables {
-    fn set(&mut self, name: &[u8], value: &[u8]) {
+    /// Sets one; what could not be one variable is left out.
+    pub fn set(&mut self, name: &[u8], value: &[u8]) {
         // A name that is empty or holds `=` would be another variable to whoever reads it.
         if name.is_empty() || name.contains(&b'=') {
             return;
         }
         if let Ok(string) = CString::new([name, b"=", value].concat()) {
             self.all.push((string, name.len()));
+        }
+    }
+
+    /// What the client sent and may set.
+    pub fn of_client(&mut self, wanted: &Environment) {
+        for variable in &wanted.client {
+            let name = variable.name.to_bytes();
+            if wanted.accept.iter().any(|p| matches(p.to_bytes(), name)) {
+                self.set(name, variable.value.to_bytes());
+            }
         }
     }
 
@@ -56,7 +68,7 @@ impl Variables {
 
     /// Leaves one of each name, the last that was set. Sorted: a client that sends 10,000 variables must not
     /// make this quadratic. By a heap, whose code is a sixth of the standard sort's.
-    fn settle(mut self) -> Variables {
+    pub fn settle(mut self) -> Variables {
         let order: BinaryHeap<(&[u8], usize)> = self
             .all
             .iter()
@@ -78,12 +90,7 @@ impl Variables {
 pub fn build(order: &Exec) -> Variables {
     let (wanted, account) = (&order.environment, &order.account);
     let mut out = Variables::default();
-    for variable in &wanted.client {
-        let name = variable.name.to_bytes();
-        if wanted.accept.iter().any(|p| matches(p.to_bytes(), name)) {
-            out.set(name, variable.value.to_bytes());
-        }
-    }
+    out.of_client(wanted);
     let user = account.name.to_bytes();
     let root = account.ids.uid == 0;
     let path = if root { &wanted.root_path } else { &wanted.path };

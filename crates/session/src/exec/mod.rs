@@ -12,14 +12,14 @@
 mod account;
 pub mod environment;
 mod localtime;
-mod messages;
+pub mod messages;
 mod paths;
-mod process_settings;
-mod program;
+pub mod process_settings;
+pub mod program;
 mod records;
-mod steps;
-mod streams;
-mod watch;
+pub mod steps;
+pub mod streams;
+pub mod watch;
 
 use crate::order::{Control, OrderDescriptors, failure};
 use crate::privileges;
@@ -30,16 +30,18 @@ use fleetgate_wire::{Failure, Reason, Reply};
 use steps::Steps;
 
 /// The exit code when the order or its descriptors were refused.
-const REFUSED: i32 = 70;
+pub const REFUSED: i32 = 70;
 /// sshd's exit code when /etc/nologin keeps somebody out.
 const NO_LOGIN: i32 = 254;
 /// sshd's exit code when the shell could not be executed, and when a password has to be changed first.
 const NO_SHELL: i32 = 1;
 
 /// Why this process ends without having become the program.
-struct Stop {
-    failure: Failure,
-    code: i32,
+pub struct Stop {
+    /// What the launching side is told.
+    pub failure: Failure,
+    /// The exit code.
+    pub code: i32,
 }
 
 impl From<Failure> for Stop {
@@ -52,7 +54,7 @@ impl From<Failure> for Stop {
 }
 
 /// A step that the kernel refused.
-fn refused(step: &'static str) -> impl Fn(Errno) -> Stop {
+pub fn refused(step: &'static str) -> impl Fn(Errno) -> Stop {
     move |errno| failure(reason(errno), errno, step).into()
 }
 

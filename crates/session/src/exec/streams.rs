@@ -5,6 +5,7 @@ use crate::order::{OrderDescriptors, failure};
 use alloc::vec::Vec;
 use fleetgate_sys::{Errno, Fd, exe, exec, file};
 use fleetgate_wire::Reason;
+use fleetgate_wire::common::Ids;
 use fleetgate_wire::exec::Exec;
 use fleetgate_wire::order::Role;
 
@@ -63,17 +64,17 @@ pub fn lead_session(order: &Exec, terminal: Option<&Fd>, root: bool) -> Result<(
         e => refused("taking the terminal")(e),
     })?;
     if root {
-        give_terminal(terminal, order).map_err(refused("giving the terminal to its user"))?;
+        give_to(terminal, &order.account.ids, terminal_group)
+            .map_err(refused("giving the terminal to its user"))?;
     }
     Ok(())
 }
 
-/// As sshd: the user's, group `tty` with permission to write, 0620; without such a group his alone, 0600.
-fn give_terminal(terminal: &Fd, order: &Exec) -> Result<(), Errno> {
+/// As sshd: the user's, group `tty` (by `tty_group`, where devpts does not say) with permission to write, 0620; without such a group his alone, 0600.
+pub fn give_to(terminal: &Fd, ids: &Ids, tty_group: fn() -> Option<u32>) -> Result<(), Errno> {
     let status = exe::identity(terminal)?;
-    let ids = &order.account.ids;
     let tty = match status.gid {
-        NO_GROUP => terminal_group(),
+        NO_GROUP => tty_group(),
         group => Some(group),
     };
     let (gid, mode) = tty.map_or((ids.gid, 0o600), |group| (group, 0o620));

@@ -55,7 +55,8 @@ pub fn begin(asked: Option<WatchRequest<'_>>) -> Result<Option<Failure>, Failure
     }
 }
 
-fn instructions(bytes: &[u8]) -> Result<Vec<Instruction>, Failure> {
+/// A filter's bytes as instructions.
+pub fn instructions(bytes: &[u8]) -> Result<Vec<Instruction>, Failure> {
     let bad = |what| failure(Reason::BadOrder, Errno(0), what);
     if bytes.is_empty() || bytes.len() > MAX_FILTER || !bytes.len().is_multiple_of(8) {
         return Err(bad("the filter is no list of 1 to 4096 instructions"));

@@ -18,7 +18,7 @@ mod refusal;
 mod requests;
 mod unix;
 
-use crate::order::{Control, failure};
+use crate::order::{Control, OrderDescriptors, failure};
 use crate::selinux;
 use fleetgate_sys::{Errno, Fd, credentials, process};
 use fleetgate_wire::net::{MAX_KEPT_SOCKETS, MAX_UNANSWERED_REQUESTS, Networking};
@@ -35,21 +35,39 @@ pub fn run() -> i32 {
     let Ok(control) = Control::inherited() else {
         return REFUSED;
     };
-    let Ok((work, mut given)) = control.receive() else {
+    let Ok((work, given)) = control.receive() else {
         return REFUSED;
     };
-    let resolver = given.take(Role::Resolver);
-    let begun = match work {
-        Work::Networking(_) if !given.is_empty() => Err(failure(
-            Reason::BadDescriptors,
-            Errno(0),
-            "networking takes a resolver and no other descriptor",
-        )),
-        Work::Networking(order) => begin(&order),
-        _ => Err(failure(
+    let Work::Networking(order) = work else {
+        control.fail(failure(
             Reason::BadOrder,
             Errno(0),
             "networking got an order for another subcommand",
+        ));
+        return REFUSED;
+    };
+    let mut attribute = selinux::attribute(&order.selinux);
+    serve_order(control, &order, given, &mut |order| {
+        // Before no_new_privs, under which hardly any policy lets a context change.
+        selinux::become_user(&order.ids, &order.selinux, attribute.take())
+            .map_err(|r| failure(Reason::System, r.errno, r.step))
+    })
+}
+
+/// Serves an order, as whom `become_user` makes of this process.
+pub fn serve_order(
+    control: Control,
+    order: &Networking,
+    mut given: OrderDescriptors,
+    become_user: &mut dyn FnMut(&Networking) -> Result<(), Failure>,
+) -> i32 {
+    let resolver = given.take(Role::Resolver);
+    let begun = match given.is_empty() {
+        true => begin(order, become_user),
+        false => Err(failure(
+            Reason::BadDescriptors,
+            Errno(0),
+            "networking takes a resolver and no other descriptor",
         )),
     };
     let max_pending = match begun {
@@ -71,7 +89,10 @@ fn serve(control: Fd, resolver: Option<Fd>, max_pending: usize) -> i32 {
 }
 
 /// Becomes the user; returns how many requests may wait.
-fn begin(order: &Networking) -> Result<usize, Failure> {
+fn begin(
+    order: &Networking,
+    become_user: &mut dyn FnMut(&Networking) -> Result<(), Failure>,
+) -> Result<usize, Failure> {
     if order.max_pending == 0 || order.max_pending > MAX_UNANSWERED_REQUESTS {
         return Err(failure(
             Reason::BadOrder,
@@ -82,10 +103,7 @@ fn begin(order: &Networking) -> Result<usize, Failure> {
     let max_pending = order.max_pending as usize;
     let system = |step| move |errno| failure(Reason::System, errno, step);
     raise_descriptors(max_pending).map_err(system("raising the limit of descriptors"))?;
-    let attribute = selinux::attribute(&order.selinux);
-    // Before no_new_privs, under which hardly any policy lets a context change.
-    selinux::become_user(&order.ids, &order.selinux, attribute)
-        .map_err(|r| failure(Reason::System, r.errno, r.step))?;
+    become_user(order)?;
     // The user may end this process, but not look into it or make it run something.
     credentials::set_dumpable(false).map_err(system("closing the process to tracing"))?;
     credentials::set_no_new_privileges().map_err(system("setting no_new_privs"))?;

@@ -21,7 +21,7 @@ mod realpath;
 pub mod request;
 mod serve;
 
-use crate::order::{Control, failure};
+use crate::order::{Control, OrderDescriptors, failure};
 use crate::selinux;
 use alloc::ffi::CString;
 use alloc::string::String;
@@ -67,12 +67,26 @@ pub fn run_order() -> i32 {
 
 fn by_order(control: &Control) -> Result<i32, Failure> {
     // A refusal at this step was told already.
-    let Ok((work, mut given)) = control.receive() else {
+    let Ok((work, given)) = control.receive() else {
         return Ok(REFUSED);
     };
     let Work::Sftp(order) = work else {
         return Err(failure(Reason::BadOrder, Errno(0), "the order is not for sftp"));
     };
+    let mut attribute = selinux::attribute(&order.selinux);
+    serve_order(control, order, given, &mut |order| {
+        selinux::become_user(&order.ids, &order.selinux, attribute.take())
+            .map_err(|r| failure(Reason::System, r.errno, r.step))
+    })
+}
+
+/// Serves an order, as whom `become_user` makes of this process.
+pub fn serve_order(
+    control: &Control,
+    order: Sftp,
+    mut given: OrderDescriptors,
+    become_user: &mut dyn FnMut(&Sftp) -> Result<(), Failure>,
+) -> Result<i32, Failure> {
     let mut need = |role, name| {
         given
             .take(role)
@@ -93,14 +107,12 @@ fn by_order(control: &Control) -> Result<i32, Failure> {
     ignore_signals();
     // The zone file is outside the chroot.
     let _ = clock::local(0);
-    let attribute = selinux::attribute(&order.selinux);
     if let Some(root) = &order.chroot {
         confine(root)?;
     }
     // What needs root is done; from here on a death is not the image's fault.
     control.say(&Reply::Ready);
-    selinux::become_user(&order.ids, &order.selinux, attribute)
-        .map_err(|r| failure(Reason::System, r.errno, r.step))?;
+    become_user(&order)?;
     // The user's own processes, more so those outside the chroot, have no business in this one.
     credentials::set_dumpable(false).map_err(|e| failure(Reason::System, e, "closing to tracers"))?;
     let start = start_by_order(&order)?;

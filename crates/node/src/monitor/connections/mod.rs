@@ -290,7 +290,7 @@ impl Connection {
 mod tests {
     use super::*;
     use crate::config::Config;
-    use crate::monitor::host_keys::HostKeys;
+    use crate::config::host_keys::HostKeys;
     use crate::monitor::trust::Trust;
     use fleetgate_policy::strangers::Settings;
     use fleetgate_wire::common::Endpoint;

@@ -20,7 +20,7 @@ pub fn allowed(
         return Err("without root the node serves its own user only".to_owned());
     }
     // Names in another spelling (a directory that knows no case) would pass by the lists.
-    if account.name.to_bytes() != name.as_str().as_bytes() {
+    if account.name.to_bytes() != name.account().as_bytes() {
         return Err("the account is written otherwise".to_owned());
     }
     if let Some(why) = not_in_use(account, context) {
@@ -28,7 +28,7 @@ pub fn allowed(
     }
     let groups: Vec<&str> = groups.iter().map(String::as_str).collect();
     let account = access::Account {
-        name: name.as_str(),
+        name: name.account(),
         uid: account.ids.uid,
         groups: &groups,
     };

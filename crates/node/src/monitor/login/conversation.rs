@@ -8,7 +8,6 @@ use crate::monitor::names::Lane;
 use crate::monitor::pam_turns::{Kind, Turn};
 use crate::monitor::trust::LoginMethod;
 use crate::monitor::wakes::{Key, Owner};
-use fleetgate_policy::AccountName;
 use fleetgate_policy::grant::How;
 use fleetgate_sys::Errno;
 use fleetgate_wire::node::{Prompt, Verdict};
@@ -103,7 +102,7 @@ impl LoginAttempt {
         let string = |bytes: Vec<u8>| CString::new(bytes).unwrap_or_default();
         let start = pam::start(
             &string(config.pam_service.clone().into_bytes()),
-            &string(self.user.clone().unwrap_or_default()),
+            &string(self.account().to_vec()),
             &string(context.source.to_canonical().to_string().into_bytes()),
             (
                 !matches!(purpose, Purpose::Account),
@@ -191,7 +190,7 @@ impl LoginAttempt {
         let Some(talk) = self.talk.take() else {
             return Step::Wait;
         };
-        if Some(user.to_bytes()) != self.user.as_deref() {
+        if user.to_bytes() != self.account() {
             return self.fail("PAM says that he is somebody else", context);
         }
         self.notes.extend_from_slice(&talk.notes);
@@ -225,7 +224,7 @@ impl LoginAttempt {
         }
         let why = unanswered.unwrap_or(why);
         let is_known = by_key || at != At::Other && self.allowed_still(context).is_ok();
-        let name = String::from_utf8_lossy(self.user.as_deref().unwrap_or_default());
+        let name = String::from_utf8_lossy(self.account());
         let words = match at {
             _ if !is_known => return self.fail(why, context),
             At::Password => format!("the password of {name} has expired and was not changed"),
@@ -236,21 +235,18 @@ impl LoginAttempt {
 
     /// Asked again: what the modules say to somebody who may not come in counts for nothing.
     fn allowed_still(&mut self, context: &mut LoginContext<'_>) -> Result<(), String> {
-        let user = self.user.clone().unwrap_or_default();
+        let (account, login) = (self.account().to_vec(), self.login());
         let key = Key::new(Owner::Logins, context.connection);
         let trust = self.trust.clone();
         let known = self.facts.gather(
-            &user,
+            &account,
             false,
             &trust,
             context.tools,
             (Lane::of(context.source), key),
         );
-        match (
-            known.as_ref().and_then(|k| Some((k.account?, k.groups))),
-            AccountName::parse(&user),
-        ) {
-            (Some((account, groups)), Ok(name)) => allowed(account, &name, groups, &trust, context),
+        match (known.as_ref().and_then(|k| Some((k.account?, k.groups))), login) {
+            (Some((account, groups)), Some(name)) => allowed(account, &name, groups, &trust, context),
             _ => Err("there is no such account".to_owned()),
         }
     }

@@ -13,9 +13,9 @@ use crate::monitor::names::Lane;
 use crate::monitor::timers;
 use crate::monitor::trust::{LoginMethod, Trust};
 use crate::monitor::wakes::{Key, Owner};
-use fleetgate_policy::AccountName;
 use fleetgate_policy::access::{self, Proof};
 use fleetgate_policy::grant::{How, Identity};
+use fleetgate_policy::{AccountName, Kind, Rule};
 use fleetgate_ssh::auth::{Method, PublicKey, Request};
 use fleetgate_ssh::key::{Claimant, Restrictions};
 use fleetgate_wire::node::Verdict;
@@ -30,10 +30,11 @@ impl LoginAttempt {
         if request.service != "ssh-connection" {
             return end(PROTOCOL_ERROR, c"there is no such service");
         }
-        let user = self.user.get_or_insert_with(|| request.user.to_vec()).clone();
-        if user != request.user {
+        if self.user.get_or_insert_with(|| request.user.to_vec()) != request.user {
             return end(PROTOCOL_ERROR, c"the user name may not change");
         }
+        let account = self.account().to_vec();
+        let name = self.login();
         let way = match &request.method {
             // The first is how clients ask what there is.
             Method::None if self.attempts == 1 => return self.rejected(false),
@@ -51,7 +52,7 @@ impl LoginAttempt {
         let trust = self.trust.clone();
         let wants_files = way == LoginMethod::PublicKey;
         let Some(known) = self.facts.gather(
-            &user,
+            &account,
             wants_files,
             &trust,
             context.tools,
@@ -59,7 +60,6 @@ impl LoginAttempt {
         ) else {
             return Step::Wait;
         };
-        let name = AccountName::parse(&user).ok();
         let closed_because = name.as_ref().and_then(|_| closed(known.account, context));
         let by_lists = match (known.account, &name) {
             (Some(account), Some(name)) => allowed(account, name, known.groups, &trust, context),
@@ -194,7 +194,7 @@ impl LoginAttempt {
 
     /// All was proven.
     pub(super) fn enter(&mut self, context: &mut LoginContext<'_>) -> Step {
-        let name = self.user.as_deref().and_then(|u| AccountName::parse(u).ok());
+        let name = self.login();
         let (Some(account), Some(login)) = (self.facts.account().cloned(), name) else {
             return self.fail("there is no such account", context);
         };
@@ -230,6 +230,13 @@ impl LoginAttempt {
             }
         }
         let base = all.permits.within(self.trust.permits.clone());
+        if let Some(container) = login.container()
+            && members.is_empty()
+            && !self.trust.lets_into(&login)
+        {
+            let words = format!("`containers` does not let {} into {container}", login.account());
+            return self.fail(&words, context);
+        }
         let mut permits = base.clone();
         for member in &members {
             permits = match member.within(permits) {
@@ -239,6 +246,11 @@ impl LoginAttempt {
         }
         if let Err(denied) = permits.name_commands(&self.trust.commands) {
             return self.fail(&denied.to_string(), context);
+        }
+        if let Some(container) = login.container() {
+            // Neither of their sockets would be found inside.
+            let rule = Rule::new(format!("the container {container}"));
+            permits.forbid(&[Kind::Agent, Kind::X11, Kind::UserRc], &rule);
         }
         let expires = all
             .expires

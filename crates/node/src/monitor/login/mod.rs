@@ -160,6 +160,17 @@ impl LoginAttempt {
         }
     }
 
+    /// The name that was asked for; none: no login has such a name.
+    fn login(&self) -> Option<AccountName> {
+        self.trust.login(self.user.as_deref()?)
+    }
+
+    /// The account that it is of, as it was asked for.
+    fn account(&self) -> &[u8] {
+        let user = self.user.as_deref().unwrap_or_default();
+        self.login().map_or(user, |login| &user[..login.account().len()])
+    }
+
     /// Whether it talks to PAM, or waits for its turn to.
     pub fn needs_turn(&self) -> bool {
         self.talk.is_some() || self.queued.is_some()
@@ -239,8 +250,8 @@ impl LoginAttempt {
         outcome: Result<(RunningHelper, Begun), LaunchError>,
         context: &mut LoginContext<'_>,
     ) -> Step {
-        let user = self.user.clone().unwrap_or_default();
-        self.facts.read(&user, outcome, &self.trust, context.tools);
+        let account = self.account().to_vec();
+        self.facts.read(&account, outcome, &self.trust, context.tools);
         self.go(context)
     }
 

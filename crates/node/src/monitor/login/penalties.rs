@@ -42,7 +42,7 @@ impl LoginAttempt {
             && !matches!(talk.purpose, Purpose::Account)
         {
             self.was_charged = true;
-            let account = self.user.as_deref().unwrap_or_default();
+            let account = self.account();
             context
                 .tools
                 .strangers
@@ -59,7 +59,7 @@ impl LoginAttempt {
         if matches!(purpose, Purpose::Account) {
             return None;
         }
-        let account = self.user.as_deref().unwrap_or_default();
+        let account = self.account();
         let strangers = &mut context.tools.strangers;
         let left = strangers.refuses_password(context.source, context.tunnelled, account)?;
         Some(format!(

@@ -5,7 +5,7 @@ use super::facts::Files;
 use crate::config::cluster::{Cluster, Member};
 use crate::monitor::trust::Trust;
 use fleetgate_policy::grant::How;
-use fleetgate_policy::{Permits, cluster};
+use fleetgate_policy::{AccountName, Permits, cluster, login_matches};
 use fleetgate_ssh::auth::PublicKey;
 use fleetgate_ssh::key::{
     Algorithm, AuthorizedKeys, Certificate, CertificateKind, Claimant, KeyOrCertificate, LineMatch,
@@ -191,31 +191,43 @@ fn match_key(
     trust: &Trust,
     cluster: Option<&Cluster>,
 ) -> Result<KeyMatch, KeyRefusal> {
+    let login = trust.login(claimant.login.as_bytes());
+    let account = login.as_ref().map_or(claimant.login, AccountName::account);
     // Of a CA of the cluster's: what the cluster says goes, whoever else may trust that CA.
     if let (KeyOrCertificate::Certificate(certificate), Some(cluster)) = (presented, cluster)
         && cluster.is_user_ca(certificate.ca())
     {
-        return by_cluster(certificate, claimant, cluster);
+        return by_cluster(certificate, claimant, account, cluster);
     }
     let alone = |restrictions| KeyMatch {
         restrictions,
         member: None,
     };
-    by_node(presented, claimant, files, trust)
+    // Whether its container may be entered is asked later.
+    let of_account = Claimant {
+        login: account,
+        ..*claimant
+    };
+    by_node(presented, &of_account, files, trust)
         .map(alone)
         .map_err(KeyRefusal::Quietly)
 }
 
-/// A certificate of the cluster's.
+/// A certificate of the cluster's. It has to name the account, or a login of this container: which of them counts for the
+/// container, the roles decide.
 fn by_cluster(
     certificate: &Certificate,
     claimant: &Claimant<'_>,
+    account: &str,
     cluster: &Cluster,
 ) -> Result<KeyMatch, KeyRefusal> {
     let quietly = |why: String| Err(KeyRefusal::Quietly(why));
+    let mut names = certificate.principals().iter();
+    let named = names.find(|name| login_matches(name, claimant.login) || *name == account);
+    let named = named.map_or(claimant.login, String::as_str);
     let checked = certificate.check_user(&UserCheck {
         trusted: &|key| cluster.is_user_ca(key),
-        principals: &[claimant.login],
+        principals: &[named],
         now: claimant.now,
         skew: claimant.skew,
         source: claimant.source,

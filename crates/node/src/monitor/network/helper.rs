@@ -2,6 +2,7 @@
 //! sent. It decides nothing about who may ask.
 
 use super::{MAX_UNANSWERED, frame};
+use fleetgate_policy::AccountName;
 use fleetgate_sys::{Errno, Fd, socket};
 use fleetgate_wire::common::Ids;
 use fleetgate_wire::net::{Done, HELPER, Response, What};
@@ -51,7 +52,7 @@ enum State {
 #[derive(Debug)]
 pub struct Helper {
     connection: ConnectionNumber,
-    login: String,
+    login: AccountName,
     state: State,
     next: u32,
     /// By the helper's number: unanswered, or listening.
@@ -62,7 +63,7 @@ pub struct Helper {
 
 impl Helper {
     /// Not launched yet.
-    pub fn new(connection: ConnectionNumber, login: String) -> Helper {
+    pub fn new(connection: ConnectionNumber, login: AccountName) -> Helper {
         Helper {
             connection,
             login,
@@ -80,7 +81,7 @@ impl Helper {
     }
 
     /// As whom.
-    pub fn login(&self) -> &str {
+    pub fn login(&self) -> &AccountName {
         &self.login
     }
 

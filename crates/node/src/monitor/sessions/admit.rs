@@ -90,12 +90,19 @@ impl Sessions {
         if let Some(user) = &runs_as {
             self.may_run_as(user, &start)?;
         }
+        let container = open_login.grant.login.container();
+        if let (Some(user), Some(container)) = (&runs_as, container) {
+            return Err(SessionRefusal(format!(
+                "the command runs as {user} of this machine, and not in the container {container}"
+            )));
+        }
         let watching = open_login
             .members
             .iter()
             .map(|of| of.allowed.watching)
             .fold(tools.config.watching(), Watching::and);
-        let same = named_command.and_then(|command| {
+        // What a container answers is nobody else's.
+        let same = named_command.filter(|_| container.is_none()).and_then(|command| {
             let account = match &runs_as {
                 Some(user) => RunAccount::Named(user.clone()),
                 None => RunAccount::Login(account.ids.uid),
@@ -124,7 +131,7 @@ impl Sessions {
             SharedRun::new(same, command, (connection, ticket))
         });
         let [high, low] = fleetgate_sys::exe::random();
-        let pam = tools.pam && decided.is_login();
+        let pam = tools.pam && decided.is_login() && container.is_none();
         let session = Session {
             connection,
             source: address(&open_login.addresses.peer),
@@ -133,7 +140,9 @@ impl Sessions {
             parting: None,
             ticket,
             login: open_login.grant.login.to_string(),
-            uid: account.ids.uid,
+            // All that a session runs in a container is its own, whoever it is there.
+            uid: if container.is_some() { 0 } else { account.ids.uid },
+            in_container: container.is_some(),
             id: (u128::from(high) << 64 | u128::from(low)).to_be_bytes(),
             kind: decided.kind,
             takes_no_signals: open_login.grant.permits.forced().is_some()

@@ -48,7 +48,7 @@ impl HelperOrder {
             ));
         }
         let order = order::sftp(facts, arguments)?;
-        if facts.root {
+        if facts.root && facts.grant.login.container().is_none() {
             let today = clock::wall().sec.div_euclid(86_400);
             confinement::may_enter(facts.account, !facts.pam, today)?;
         }
@@ -58,7 +58,12 @@ impl HelperOrder {
         let (events, theirs) = socket::pair().map_err(failed("making a socket"))?;
         let mut given = vec![(Role::Events, theirs)];
         // Without one the listing shows numbers alone.
-        given.extend(names::fresh_socket(resolver).map(|names| (Role::Resolver, names)));
+        let names = match facts.grant.login.container() {
+            // Its accounts are not this machine's.
+            Some(_) => None,
+            None => names::fresh_socket(resolver),
+        };
+        given.extend(names.map(|names| (Role::Resolver, names)));
         let plain = Exec::new(facts.session, facts.account.clone(), Program::Shell);
         Ok(HelperOrder {
             work: Work::Sftp(order),

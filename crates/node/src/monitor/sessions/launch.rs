@@ -2,6 +2,7 @@
 //! used), and what it comes to.
 
 use super::choose::SessionRefusal;
+use super::confinement::may_enter_without_shell;
 use super::facts::OrderFacts;
 use super::helper_order::{HelperOrder, begin_watching, failed};
 use super::pending::{PendingLaunch, PendingSession};
@@ -17,8 +18,9 @@ use fleetgate_launch::{Begun, Launch, LaunchError, LaunchOutcome, RunningHelper}
 use fleetgate_policy::permits::Program as Permitted;
 use fleetgate_sys::poll::READ;
 use fleetgate_sys::{Errno, Fd, clock};
+use fleetgate_wire::container::Window;
 use fleetgate_wire::node::ProcessEnd;
-use fleetgate_wire::node::front::ToFront;
+use fleetgate_wire::node::front::{Terminal, ToFront};
 use fleetgate_wire::pam::Start as PamStart;
 use fleetgate_wire::{Failure, Reason};
 use std::ffi::CString;
@@ -76,6 +78,11 @@ impl Sessions {
             pam: pending.pam,
             root: self.root,
         };
+        let container = pending.grant.login.container();
+        if container.is_some() {
+            // What the helper looks at for others.
+            may_enter_without_shell(&pending.grant, &pending.account)?;
+        }
         let order = match &pending.decided.program {
             Permitted::Sftp { arguments } => HelperOrder::file_server(&facts, arguments, &tools.resolver)?,
             _ => {
@@ -91,10 +98,13 @@ impl Sessions {
             events,
             audit,
         } = order;
-        let cgroup = self.cgroups.as_mut().and_then(own_cgroup);
+        // In a container it is born in the container's.
+        let cgroups = self.cgroups.as_mut().filter(|_| container.is_none());
+        let cgroup = cgroups.and_then(own_cgroup);
         record.kill_remaining = config.kill_user_processes && cgroup.is_some();
         record.cgroup = cgroup.as_ref().map(|made| made.path.clone());
         session.cgroup = record.cgroup.clone();
+        let is_terminal = streams.path.is_some();
         session.terminal = streams.path;
         let mut given = streams.given;
         given.extend(beside);
@@ -111,8 +121,14 @@ impl Sessions {
             events,
             audit,
             is_direct,
+            awaits_terminal: container.is_some() && is_terminal,
         });
         let key = key(number, About::Launch);
+        if let Some(container) = container {
+            let window = pending.start.terminal.as_ref().map(window).unwrap_or_default();
+            let begun = tools.launches.submit_in_container(container, window, launch, key);
+            return begun.map_err(|e| SessionRefusal(e.to_string()));
+        }
         if !pending.pam {
             return tools.launches.submit(launch, key).map_err(|e| not_launched(&e));
         }
@@ -152,11 +168,16 @@ impl Sessions {
             events,
             audit,
             is_direct,
+            awaits_terminal,
         } = under_way;
+        let mut ours = ours;
         let (running, begun) = match outcome {
             Ok(done) => done,
             Err(e) => return self.launch_failed(tools, number, e, ours, is_socket, is_direct),
         };
+        if awaits_terminal && let Err(e) = Streams::receive_terminal(&mut ours) {
+            tracing::error!("the terminal of a container did not come: {e}");
+        }
         record.entry.pid = running.pid;
         record.connection = session.connection;
         tell_start(tools, session, &running, &begun, audit);
@@ -238,8 +259,11 @@ impl Sessions {
             LaunchError::Refused(failure) => told_code(failure, is_direct),
             _ => None,
         };
+        let in_container = self.all.get(&number).is_some_and(|session| session.in_container);
         let why = match told {
             Some(_) => SessionRefusal(error.to_string()),
+            // What is wrong with a container is for its user to read.
+            None if in_container => SessionRefusal(error.to_string()),
             None => not_launched(&error),
         };
         let Some((status, session)) = told.zip(self.all.get_mut(&number)) else {
@@ -288,11 +312,26 @@ fn streams_for(pending: &PendingSession, is_shared: bool) -> Result<Streams, Ses
         _ if matches!(pending.decided.program, Permitted::Sftp { .. }) => {
             Streams::socket().map_err(failed("making a socket"))
         }
+        Some(_) if pending.grant.login.container().is_some() => {
+            Streams::console().map_err(failed("making a socket for the terminal"))
+        }
         Some(terminal) => {
             Streams::terminal(terminal, pending.context.as_deref()).map_err(failed("making a terminal"))
         }
         None if is_shared => Streams::outputs().map_err(failed("making pipes")),
         None => Streams::pipes().map_err(failed("making pipes")),
+    }
+}
+
+/// The terminal as the client described it.
+fn window(wanted: &Terminal) -> Window {
+    let small = |n: u32| u16::try_from(n).unwrap_or(u16::MAX);
+    Window {
+        columns: small(wanted.columns),
+        rows: small(wanted.rows),
+        width: small(wanted.width),
+        height: small(wanted.height),
+        modes: wanted.modes.clone(),
     }
 }
 

@@ -146,6 +146,8 @@ struct Session {
     ticket: Ticket,
     login: String,
     uid: u32,
+    /// It is in a container.
+    in_container: bool,
     id: SessionId,
     kind: SessionKind,
     /// It may not be sent signals: what runs is not what the client asked for, as in sshd.

@@ -57,7 +57,9 @@ pub fn exec(facts: &OrderFacts<'_>, decided: &ProgramChoice) -> Result<Exec, Ses
         },
         _ => Program::Shell,
     };
-    let login = (decided.is_login() && root).then(|| Login {
+    // Nobody is there of this machine's accounts, and their files say nothing of him.
+    let inside = facts.grant.login.container().is_some();
+    let login = (decided.is_login() && root && !inside).then(|| Login {
         at: Moment {
             sec: facts.at.sec,
             nsec: facts.at.nsec,
@@ -95,12 +97,15 @@ pub fn exec(facts: &OrderFacts<'_>, decided: &ProgramChoice) -> Result<Exec, Ses
         },
         login,
         checks: Checks {
-            nologin: root && !is_other,
-            expiry: root && (!pam || must_change) && !is_other,
+            nologin: root && !is_other && !inside,
+            expiry: root && (!pam || must_change) && !is_other && !inside,
         },
         resources: Resources {
             // Inside PAM the limits are pam_limits' own.
-            limits: if pam { Vec::new() } else { inherited.limits.clone() },
+            limits: match pam || inside {
+                true => Vec::new(),
+                false => inherited.limits.clone(),
+            },
             umask: None,
             nice: None,
             oom_score_adj: inherited.oom_score_adj.filter(|_| root),
@@ -117,6 +122,8 @@ pub fn exec(facts: &OrderFacts<'_>, decided: &ProgramChoice) -> Result<Exec, Ses
 pub fn sftp(facts: &OrderFacts<'_>, arguments: &[u8]) -> Result<Sftp, SessionRefusal> {
     let OrderFacts { config, account, .. } = *facts;
     let chroot = match &config.sftp_chroot {
+        // The container is a root of its own.
+        _ if facts.grant.login.container().is_some() => None,
         Some(path) => Some(string(&expanded(path, account), "sftp_chroot")?),
         None => None,
     };

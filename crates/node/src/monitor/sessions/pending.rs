@@ -40,4 +40,6 @@ pub(super) struct PendingLaunch {
     /// How closely it is watched.
     pub(super) audit: Option<&'static str>,
     pub(super) is_direct: bool,
+    /// The terminal is still to come, from inside a container.
+    pub(super) awaits_terminal: bool,
 }

@@ -69,7 +69,8 @@ impl Sessions {
     }
 
     fn find_context(&mut self, tools: &mut Tools, number: u64) {
-        let Some(session) = self.all.get(&number).filter(|_| self.selinux) else {
+        let needs_one = |session: &&Session| self.selinux && !session.in_container;
+        let Some(session) = self.all.get(&number).filter(needs_one) else {
             return self.run_xauth(tools, number);
         };
         let user = text(session.runs_as.as_deref().unwrap_or(&session.login));

@@ -4,7 +4,7 @@
 use fleetgate_base::selinux;
 use fleetgate_sys::file::{pipe, write};
 use fleetgate_sys::terminal::{self, set_modes, set_window};
-use fleetgate_sys::{Errno, Fd, stream};
+use fleetgate_sys::{Errno, Fd, socket, stream};
 use fleetgate_wire::node::front::Terminal;
 use fleetgate_wire::order::Role;
 use std::ffi::{CStr, CString};
@@ -54,6 +54,35 @@ impl Streams {
             is_socket: false,
             path: Some(path),
         })
+    }
+
+    /// Where the terminal of a container comes from, which only the helper can make. Its path is not known before.
+    pub fn console() -> Result<Streams, Errno> {
+        let (ours, theirs) = socket::pair()?;
+        ours.set_nonblocking(true)?;
+        Ok(Streams {
+            given: vec![(Role::Console, theirs)],
+            ours: vec![ours],
+            is_socket: false,
+            path: Some(c"/dev/pts/ptmx".into()),
+        })
+    }
+
+    /// The terminal that came, instead of the place where it came from.
+    pub fn receive_terminal(ours: &mut Vec<Fd>) -> Result<(), Errno> {
+        let socket = ours.first().ok_or(Errno::EBADF)?;
+        // A launch that was tried again has sent more than one: the last is the program's.
+        let mut terminal = None;
+        while let Ok(mut came) = socket::receive(socket, &mut [0], false) {
+            match came.fds.pop() {
+                Some(one) => terminal = Some(one),
+                None => break,
+            }
+        }
+        let terminal = terminal.ok_or(Errno::EBADF)?;
+        terminal.set_nonblocking(true)?;
+        *ours = vec![terminal];
+        Ok(())
     }
 
     /// Three pipes.

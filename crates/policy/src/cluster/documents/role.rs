@@ -2,7 +2,6 @@
 
 use super::command::CommandEntry;
 use super::forms::Span;
-use crate::AccountName;
 use crate::cluster::role::{kinds_of, words_of};
 use crate::cluster::{
     Limits, MAX_CLUSTER_ROLES, MAX_LIFETIME, MAX_RENEWAL, MAX_ROLE_ENTRIES, MAX_STATE, MIN_LIFETIME, Name,
@@ -11,6 +10,7 @@ use crate::cluster::{
 use crate::commands::Commands;
 use crate::permits::Kind;
 use crate::watching::{Audit, Stance, Watching};
+use crate::{AccountName, account_and_container};
 use serde::de::{Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
@@ -77,12 +77,14 @@ struct LoginForm(String);
 impl<'de> Deserialize<'de> for LoginForm {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<LoginForm, D::Error> {
         let text = String::deserialize(from)?;
-        if text == USER {
+        let (account, container) = account_and_container(&text);
+        if account == USER && container.is_none_or(|container| !container.contains(['{', '}'])) {
             return Ok(LoginForm(text));
         }
-        if text.contains(['{', '}', '*', '?']) {
+        if account.contains(['{', '}', '*', '?']) {
             return Err(D::Error::custom(format!(
-                "the login {text:?}: it is an account's name or {USER:?}, not a pattern"
+                "the login {text:?}: it is an account's name or {USER:?}, not a pattern; only what stands behind `+`, a \
+                 container, may be one"
             )));
         }
         match AccountName::parse(text.as_bytes()) {

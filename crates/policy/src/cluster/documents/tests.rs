@@ -202,7 +202,13 @@ fn what_is_wrong_in_a_role_file_is_named_with_its_line() {
         ),
         (
             "logins = [\"*\"]",
-            "r.toml line 2: the login \"*\": it is an account's name or \"{user}\", not a pattern",
+            "r.toml line 2: the login \"*\": it is an account's name or \"{user}\", not a pattern; only what stands \
+             behind `+`, a container, may be one",
+        ),
+        (
+            "logins = [\"{user}+web-*\", \"ada+*\", \"a*+web\"]",
+            "r.toml line 2: the login \"a*+web\": it is an account's name or \"{user}\", not a pattern; only what stands \
+             behind `+`, a container, may be one",
         ),
         (
             "logins = [\"a/b\"]",

@@ -1,7 +1,7 @@
 //! The host's keys: found, or made once, at start and reload, and used for nothing but exchanges that the monitor
 //! hashed itself and proofs over its own session ids. They leave this process only as public keys.
 
-use crate::config::Config;
+use crate::Config;
 use fleetgate_ssh::codec::Write as _;
 use fleetgate_ssh::key::{Certificate, HostKey, KeyError, KeyType};
 use fleetgate_wire::node::HostKey as OfferedKey;

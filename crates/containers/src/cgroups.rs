@@ -1,0 +1,144 @@
+//! The cgroups that a container's processes are in: where a session is born or moved to, and whether they stand still.
+
+use crate::error::Unusable;
+use fleetgate_sys::{Fd, exe, file};
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// Where a session of a container belongs.
+#[derive(Debug, Default)]
+pub struct Cgroups {
+    /// In the hierarchy of version 2, open.
+    pub unified: Option<Fd>,
+    /// `cgroup.procs` in those of version 1.
+    pub procs: Vec<CString>,
+}
+
+/// A hierarchy that is mounted: its controllers (none: version 2), what of it is mounted, where.
+struct Hierarchy {
+    controllers: Vec<String>,
+    root: String,
+    place: PathBuf,
+}
+
+/// The cgroups of process `pid`. Those that are this process's own are left out: they would be no change.
+pub fn of(pid: i32) -> Result<Cgroups, Unusable> {
+    let read = std::fs::read_to_string;
+    let theirs = read(format!("/proc/{pid}/cgroup")).map_err(|e| match e.kind() {
+        std::io::ErrorKind::NotFound => Unusable::Ended,
+        _ => Unusable::System("reading its cgroups", e.into()),
+    })?;
+    let own = read("/proc/self/cgroup".to_owned()).unwrap_or_default();
+    let hierarchies = hierarchies(&read("/proc/self/mountinfo".to_owned()).unwrap_or_default());
+    let mut out = Cgroups::default();
+    for line in theirs.lines().filter(|line| !own.lines().any(|own| own == *line)) {
+        let Some((controllers, path)) = place(line, &hierarchies) else {
+            continue;
+        };
+        if is_frozen(&path) {
+            return Err(Unusable::Paused);
+        }
+        if controllers.is_empty() {
+            let name = CString::new(path.as_os_str().as_bytes()).unwrap_or_default();
+            let opened = exe::open_place(file::CWD, &name);
+            out.unified = Some(opened.map_err(|errno| Unusable::System("opening its cgroup", errno))?);
+        } else {
+            let procs = path.join("cgroup.procs");
+            out.procs
+                .push(CString::new(procs.as_os_str().as_bytes()).unwrap_or_default());
+        }
+    }
+    Ok(out)
+}
+
+/// Whether the freezer, of either version, holds what is in this cgroup.
+fn is_frozen(path: &Path) -> bool {
+    let says = |name: &str, words: &[&str]| {
+        std::fs::read_to_string(path.join(name)).is_ok_and(|text| words.contains(&text.trim()))
+    };
+    // A group above may hold it, too.
+    let events = std::fs::read_to_string(path.join("cgroup.events")).unwrap_or_default();
+    events.lines().any(|line| line == "frozen 1")
+        || says("cgroup.freeze", &["1"])
+        || says("freezer.state", &["FROZEN", "FREEZING"])
+}
+
+/// A line of /proc/PID/cgroup, `NUMBER:CONTROLLERS:PATH`, as its controllers and a directory of this machine.
+fn place<'a>(line: &'a str, hierarchies: &[Hierarchy]) -> Option<(Vec<&'a str>, PathBuf)> {
+    let mut fields = line.splitn(3, ':').skip(1);
+    let (controllers, path) = (fields.next()?, fields.next()?);
+    let controllers: Vec<&str> = controllers.split(',').filter(|name| !name.is_empty()).collect();
+    let hierarchy = hierarchies
+        .iter()
+        .find(|hierarchy| hierarchy.controllers == controllers)?;
+    let below = match hierarchy.root.as_str() {
+        "/" => path,
+        root => path.strip_prefix(root)?,
+    };
+    // A path that leads up is of a cgroup outside of this process's cgroup namespace.
+    if below.split('/').any(|part| part == "..") {
+        return None;
+    }
+    Some((controllers, hierarchy.place.join(below.trim_start_matches('/'))))
+}
+
+/// Those of /proc/self/mountinfo.
+fn hierarchies(mounts: &str) -> Vec<Hierarchy> {
+    mounts
+        .lines()
+        .filter_map(|line| {
+            let (mount, filesystem) = line.split_once(" - ")?;
+            let mut mount = mount.split(' ').skip(3);
+            let (root, place) = (mount.next()?, mount.next()?);
+            let mut filesystem = filesystem.split(' ');
+            let (kind, _source, options) = (filesystem.next()?, filesystem.next()?, filesystem.next()?);
+            let controllers = match kind {
+                "cgroup2" => Vec::new(),
+                "cgroup" => options
+                    .split(',')
+                    // What is no controller is an option of every file system, or of this one's mount.
+                    .filter(|word| !["rw", "ro", "xattr", "clone_children", "noprefix"].contains(word))
+                    .filter(|word| !word.starts_with("release_agent="))
+                    .map(str::to_owned)
+                    .collect(),
+                _ => return None,
+            };
+            Some(Hierarchy {
+                controllers,
+                root: root.to_owned(),
+                place: PathBuf::from(place),
+            })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MOUNTS: &str = "31 24 0:27 / /sys/fs/cgroup rw - tmpfs tmpfs rw,mode=755\n\
+        32 31 0:28 / /sys/fs/cgroup/unified rw,relatime shared:9 - cgroup2 cgroup2 rw\n\
+        33 31 0:29 / /sys/fs/cgroup/systemd rw - cgroup cgroup rw,xattr,name=systemd\n\
+        34 31 0:30 /docker/one /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu,cpuacct\n";
+
+    #[test]
+    fn a_line_is_a_directory_of_its_hierarchy() {
+        let all = hierarchies(MOUNTS);
+        let at = |line| place(line, &all).map(|(_, path)| path);
+        assert_eq!(at("0::/box"), Some(PathBuf::from("/sys/fs/cgroup/unified/box")));
+        assert_eq!(
+            at("5:name=systemd:/a/b"),
+            Some(PathBuf::from("/sys/fs/cgroup/systemd/a/b"))
+        );
+        // Only a part of it is mounted.
+        assert_eq!(
+            at("4:cpu,cpuacct:/docker/one/in"),
+            Some(PathBuf::from("/sys/fs/cgroup/cpu/in"))
+        );
+        assert_eq!(at("4:cpu,cpuacct:/docker/other"), None);
+        assert_eq!(at("7:pids:/a"), None);
+        assert_eq!(at("0::/../up"), None);
+        assert_eq!(at("nonsense"), None);
+    }
+}

@@ -1,0 +1,172 @@
+//! One container by what a person calls it, or all of them.
+
+use crate::error::{Error, Unusable};
+use crate::process;
+use crate::sources::SearchPaths;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+
+/// The fewest characters of an id that stand for it.
+const SHORTEST: usize = 4;
+/// How many are named to who asked for one that is not there.
+const NAMED: usize = 8;
+
+/// Who started it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Runtime {
+    /// runc, by hand.
+    Runc,
+    /// crun, by hand.
+    Crun,
+    /// containerd, with another runtime.
+    Containerd,
+    /// Docker.
+    Docker,
+    /// Podman.
+    Podman,
+    /// Kubernetes, by containerd or CRI-O.
+    Kubernetes,
+    /// systemd-nspawn, or what else registers with systemd-machined.
+    Machined,
+    /// LXC.
+    Lxc,
+    /// A process that somebody named.
+    Process,
+}
+
+impl Runtime {
+    /// Its name, as people write it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Runtime::Runc => "runc",
+            Runtime::Crun => "crun",
+            Runtime::Containerd => "containerd",
+            Runtime::Docker => "docker",
+            Runtime::Podman => "podman",
+            Runtime::Kubernetes => "kubernetes",
+            Runtime::Machined => "machined",
+            Runtime::Lxc => "lxc",
+            Runtime::Process => "process",
+        }
+    }
+}
+
+impl fmt::Display for Runtime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// A container as it was written down.
+#[derive(Clone, Debug)]
+pub struct ContainerRecord {
+    /// Its id at its runtime.
+    pub id: String,
+    /// What people call it, the best first; none: by its id alone.
+    pub names: Vec<String>,
+    /// Who started it.
+    pub runtime: Runtime,
+    /// Its first process.
+    pub pid: i32,
+    /// When that began, in clock ticks since boot; none: the runtime does not say.
+    pub started: Option<u64>,
+    /// Its labels and annotations.
+    pub labels: BTreeMap<String, String>,
+    /// Its configuration, in the form of the Open Container Initiative.
+    pub config: Option<PathBuf>,
+}
+
+impl ContainerRecord {
+    pub(crate) fn new(id: String, runtime: Runtime, pid: i32) -> ContainerRecord {
+        ContainerRecord {
+            id,
+            names: Vec::new(),
+            runtime,
+            pid,
+            started: None,
+            labels: BTreeMap::new(),
+            config: None,
+        }
+    }
+
+    /// The process `pid`, taken for a container.
+    pub fn process(pid: i32) -> ContainerRecord {
+        ContainerRecord::new(pid.to_string(), Runtime::Process, pid)
+    }
+
+    pub(crate) fn name(&mut self, name: &str) {
+        if !name.is_empty() && self.names.iter().all(|known| known != name) {
+            self.names.push(name.to_owned());
+        }
+    }
+
+    /// What to call it.
+    pub fn display_name(&self) -> &str {
+        self.names.first().unwrap_or(&self.id)
+    }
+
+    /// Whether its first process runs.
+    pub fn runs(&self) -> bool {
+        let began = process::start_time(self.pid);
+        began.is_some() && self.started.is_none_or(|started| began == Some(started))
+    }
+}
+
+/// All that run, by their names.
+pub fn list(roots: &SearchPaths) -> Vec<ContainerRecord> {
+    let mut all = roots.read();
+    all.retain(ContainerRecord::runs);
+    all.sort_by(|a, b| (a.display_name(), &a.id).cmp(&(b.display_name(), &b.id)));
+    all
+}
+
+/// The one that `name` stands for: its name or id, or the beginning of its id where that is long enough and no other begins so.
+pub fn find(roots: &SearchPaths, name: &str) -> Result<ContainerRecord, Error> {
+    let all = roots.read();
+    let (running, ended): (Vec<ContainerRecord>, Vec<ContainerRecord>) =
+        all.into_iter().partition(ContainerRecord::runs);
+    match pick(&running, name) {
+        Pick::One(found) => Ok(found.clone()),
+        Pick::Several(fit) => Err(Error::Several {
+            name: name.to_owned(),
+            fit,
+        }),
+        Pick::None => Err(match pick(&ended, name) {
+            Pick::None => Error::None {
+                name: name.to_owned(),
+                there: running
+                    .iter()
+                    .take(NAMED)
+                    .map(|found| found.display_name().to_owned())
+                    .collect(),
+            },
+            _ => Error::Unusable {
+                name: name.to_owned(),
+                why: Unusable::Ended,
+            },
+        }),
+    }
+}
+
+enum Pick<'a> {
+    None,
+    One(&'a ContainerRecord),
+    Several(Vec<String>),
+}
+
+fn pick<'a>(all: &'a [ContainerRecord], name: &str) -> Pick<'a> {
+    let exact: Vec<&ContainerRecord> = all
+        .iter()
+        .filter(|found| found.id == name || found.names.iter().any(|known| known == name))
+        .collect();
+    let fit = match exact.is_empty() && name.len() >= SHORTEST {
+        true => all.iter().filter(|found| found.id.starts_with(name)).collect(),
+        false => exact,
+    };
+    match fit.as_slice() {
+        [] => Pick::None,
+        [one] => Pick::One(one),
+        several => Pick::Several(several.iter().map(|found| found.id.clone()).collect()),
+    }
+}

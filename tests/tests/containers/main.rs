@@ -1,0 +1,9 @@
+//! Entering containers that real runtimes started: what a program gets there, what is refused, what root inside can do to
+//! whoever enters.
+#![forbid(unsafe_code)]
+
+mod attack;
+mod by_ssh;
+mod entering;
+mod hostile;
+mod profile;
