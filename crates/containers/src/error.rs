@@ -42,6 +42,8 @@ pub enum Unusable {
     NoContainer(i32),
     /// Others than root may change its configuration.
     NotRoots(PathBuf),
+    /// Its runtime keeps a configuration, and it is not there.
+    NoConfiguration,
     /// A file that describes it cannot be used.
     File(PathBuf, String),
     /// Its seccomp profile cannot be kept.
@@ -83,8 +85,12 @@ impl fmt::Display for Unusable {
             Unusable::NotRoots(path) => write!(
                 f,
                 "others than root may change {}, or a directory on the way to it: whoever can would say what who enters may \
-                 do; --pid enters it without a configuration",
+                 do; as root of the machine, --pid enters it as its root, with no profile",
                 path.display()
+            ),
+            Unusable::NoConfiguration => f.write_str(
+                "its config.json is not where its runtime says: without it nobody knows what who enters may do; as root of \
+                 the machine, --pid enters it as its root, with no profile",
             ),
             Unusable::File(path, why) => write!(f, "{}: {why}", path.display()),
             Unusable::Profile(why) => write!(f, "its seccomp profile: {why}"),

@@ -36,6 +36,11 @@ pub enum Runtime {
 }
 
 impl Runtime {
+    /// Whether its containers have a configuration. One that is gone says nothing of what who enters may do.
+    pub const fn has_configuration(self) -> bool {
+        !matches!(self, Runtime::Machined | Runtime::Lxc | Runtime::Process)
+    }
+
     /// Its name, as people write it.
     pub const fn name(self) -> &'static str {
         match self {

@@ -48,6 +48,7 @@ fn opened(found: &ContainerRecord, wanted: &Overrides) -> Result<OpenContainer, 
         // Where a bundle lies is for whoever started the container to say, and its configuration gives capabilities.
         Some(config) if !is_roots(config) => return Err(Unusable::NotRoots(config.clone())),
         Some(config) => settings::read(config)?,
+        None if found.runtime.has_configuration() => return Err(Unusable::NoConfiguration),
         None => settings::unknown(process::bounding(found.pid)?),
     };
     let groups = cgroups::of(found.pid)?;

@@ -144,6 +144,8 @@ fn serve_files(
     let order = Sftp {
         ids: account.ids,
         home: account.home,
+        // Where a shell would be.
+        start: order.start.or_else(|| container.directory.clone()),
         chroot: None,
         selinux: None,
         ..order

@@ -89,12 +89,17 @@ fn an_error_names_its_line_and_what_was_expected() {
         (
             "containers = [\"root+*\", \"deploy\"]",
             "node.toml:1:14: ",
-            "\"deploy\" names no container",
+            "\"deploy\" fits no login",
+        ),
+        (
+            "containers = [\"{user}+web\"]",
+            "node.toml:1:14: ",
+            "\"{user}+web\" fits no login",
         ),
         (
             "containers = [\"*+web\"]",
             "node.toml:1:14: ",
-            "\"*+web\" names no container",
+            "\"*+web\" fits no login",
         ),
         (
             "set_env = { \"A B\" = \"1\" }",

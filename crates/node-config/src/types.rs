@@ -1,7 +1,7 @@
 //! Values of `node.toml` that are more than a number or a word, and how they are written.
 
-use fleetgate_policy::account_and_container;
 use fleetgate_policy::cluster::{Size, is_variable};
+use fleetgate_policy::{AccountName, account_and_container};
 use serde::Deserialize;
 use std::fmt;
 use std::path::PathBuf;
@@ -227,13 +227,18 @@ pub(super) fn patterns<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<
 /// Logins into containers: an account, and a pattern of containers' names.
 pub(super) fn containers<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
     let all = Vec::<String>::deserialize(from)?;
-    let leads_nowhere = |login: &&String| {
+    let fits_nothing = |login: &&String| {
         let (account, container) = account_and_container(login);
-        container.is_none() || account.contains(['*', '?'])
+        let is_account =
+            AccountName::parse(account.as_bytes()).is_ok() && !account.contains(['*', '?', '{', '}', '!']);
+        let is_container = container.is_some_and(|name| {
+            !name.contains(['/', '[', ']', '{', '}']) && !name.contains(char::is_whitespace)
+        });
+        !is_account || !is_container
     };
-    match all.iter().find(leads_nowhere) {
+    match all.iter().find(fits_nothing) {
         Some(odd) => Err(serde::de::Error::custom(format!(
-            "{odd:?} names no container: it is ACCOUNT+CONTAINER, where the container may be a pattern"
+            "{odd:?} fits no login: it is ACCOUNT+CONTAINER, an account's name, and a container's or a pattern (*, ?) of it"
         ))),
         None => Ok(all),
     }

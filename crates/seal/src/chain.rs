@@ -32,6 +32,9 @@ pub struct Options {
     pub container: bool,
     /// How images are proven.
     pub probe: Probe,
+    /// For who launches once: an image is taken unproven, and that launch is the proof. Where it fails the probe says whether
+    /// the image was at fault, as ever. Saves the probe's two processes.
+    pub launches_once: bool,
     /// How long after a move the upper strategies are tried again. Doubles, up to 64 times this, each time one of them
     /// fails again.
     pub climb_after: Duration,
@@ -53,6 +56,7 @@ impl Default for Options {
             directories,
             container: false,
             probe: Probe::default(),
+            launches_once: false,
             climb_after: Duration::from_secs(60),
         }
     }
@@ -409,9 +413,12 @@ impl FallbackChain {
             refusals.push(Failure::because(Step::Applies, why).of(strategy));
         }
         for place in places {
-            let made = self
-                .make_one(strategy, place.clone())
-                .and_then(|image| probe::run(&image, &self.options.probe, linger).map(|()| image));
+            let made =
+                self.make_one(strategy, place.clone())
+                    .and_then(|image| match self.options.launches_once {
+                        true => Ok(image),
+                        false => probe::run(&image, &self.options.probe, linger).map(|()| image),
+                    });
             match made {
                 Ok(image) => {
                     let seen = (strategy == Strategy::Installed)

@@ -41,10 +41,25 @@ pub fn open_mounted() -> Result<(Fd, Fd, CString)> {
 
 const FLAGS: i32 = libc::O_RDWR | libc::O_NOCTTY;
 
+/// The path of the user's side of `ours`, where its devpts is mounted at the usual place.
+pub fn path_of_user(ours: &Fd) -> Result<CString> {
+    let mut number = 0u32;
+    // SAFETY: the kernel writes one number.
+    unsafe {
+        syscall!(
+            libc::SYS_ioctl,
+            ours.raw(),
+            libc::TIOCGPTN as u32,
+            &raw mut number
+        )
+    }?;
+    Ok(CString::new(alloc::format!("/dev/pts/{number}")).expect("digits hold no zero byte"))
+}
+
 /// The user's side of `ours`, and its path.
 fn of(ours: Fd) -> Result<(Fd, Fd, CString)> {
-    let (unlock, mut number) = (0i32, 0u32);
-    // SAFETY: each call reads or writes one number; TIOCGPTPEER takes flags and returns a descriptor.
+    let unlock = 0i32;
+    // SAFETY: the first call reads one number; TIOCGPTPEER takes flags and returns a descriptor.
     let user = unsafe {
         syscall!(
             libc::SYS_ioctl,
@@ -55,18 +70,13 @@ fn of(ours: Fd) -> Result<(Fd, Fd, CString)> {
         syscall!(
             libc::SYS_ioctl,
             ours.raw(),
-            libc::TIOCGPTN as u32,
-            &raw mut number
-        )?;
-        syscall!(
-            libc::SYS_ioctl,
-            ours.raw(),
             libc::TIOCGPTPEER as u32,
             FLAGS | libc::O_CLOEXEC
         )?
     };
-    let path = CString::new(alloc::format!("/dev/pts/{number}")).expect("digits hold no zero byte");
-    Ok((ours, Fd::from_raw(user as i32), path))
+    let user = Fd::from_raw(user as i32);
+    let path = path_of_user(&ours)?;
+    Ok((ours, user, path))
 }
 
 /// Sets the size of `terminal` in characters.

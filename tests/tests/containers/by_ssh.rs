@@ -1,9 +1,9 @@
 //! Containers by way of the node: Debian's ssh, scp and sftp as `ACCOUNT+CONTAINER@node`, and what is refused there.
 
 use fleetgate_tests::containers::{Container, errors};
-use fleetgate_tests::service::{AUDIT, Manager, Service, audit};
+use fleetgate_tests::service::{AUDIT, Manager, Service, audit, audited};
 use fleetgate_tests::world::wait_until;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::process::{Command, Output, Stdio};
 
 /// A program of OpenSSH's, with the world's keys.
@@ -123,7 +123,35 @@ fn plain_ssh_enters_with_all_that_is_built_on_it() {
             .filter(|line| line["event"] == event && line["login"] == login.as_str())
             .count()
     };
+    let terminals: Vec<_> = log.iter().filter_map(|line| line["terminal"].as_str()).collect();
+    assert_eq!(terminals, ["/dev/pts/0"]);
     assert!(of("login_accepted") >= 6 && of("session_started") >= 5, "{log:?}");
+    drop(service);
+}
+
+#[test]
+fn what_runs_inside_is_watched_as_elsewhere() {
+    let Some((_world, manager)) = Manager::in_world() else {
+        return;
+    };
+    let container = Container::at_the_usual_place(|_| {});
+    let service = node(&manager, "audit = \"commands\"\ncontainers = [\"ada+fg-*\"]\n");
+    let to = format!("ada+{}@gate", container.name);
+    let out = ssh(&[&to, "/bin/busybox echo seen-inside; /bin/busybox true; exit 3"]);
+    assert_eq!(out.status.code(), Some(3), "{}{}", errors(&out), service.log());
+    let is_it = |event: &Value| event["event"] == "exec" && event["argv"][2] == "seen-inside";
+    let seen = audited("what it executed is told", is_it);
+    let started = audited("that it is watched is told", |event| {
+        event["event"] == "session_started" && event["session"] == seen["session"]
+    });
+    assert_eq!(
+        (&started["audit"], &started["unwatched"]),
+        (&json!("commands"), &Value::Null)
+    );
+    let ended = audited("its end is told", |event| {
+        event["event"] == "session_ended" && event["session"] == seen["session"]
+    });
+    assert_eq!(ended["code"], 3);
     drop(service);
 }
 

@@ -203,6 +203,16 @@ fn only_what_root_keeps_is_believed() {
         give(&path, 0);
         assert!(said.contains(why), "{what}: {said}");
     }
+    // One that is gone says nothing, and is no leave to enter without it.
+    let config = bundle.join("config.json");
+    std::fs::rename(&config, bundle.join("away")).expect("moved");
+    let out = container.exec(&[], &["true"]);
+    std::fs::rename(bundle.join("away"), &config).expect("moved");
+    assert!(
+        fleetgate_tests::containers::errors(&out).contains("config.json is not where"),
+        "{out:?}"
+    );
+    assert_eq!(out.status.code(), Some(125));
     // A link of a user's to a directory of root's, with files of the user's in it, is no directory of root's.
     let elsewhere = fleetgate_tests::folder::Folder::new();
     std::os::unix::fs::symlink(&directory, elsewhere.join(&container.name)).expect("a link");

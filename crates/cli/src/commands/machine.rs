@@ -355,6 +355,7 @@ fn version(_: &Arguments) -> Outcome {
     let mut text = format!("fleetgate {}\n", env!("CARGO_PKG_VERSION"));
     for image in [
         &images::SESSION,
+        &images::ENTER,
         &images::FRONT,
         &images::TUNNEL,
         &images::RESOLVER,

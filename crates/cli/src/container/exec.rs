@@ -2,11 +2,12 @@
 //!
 //! Without a terminal the program has this command's own streams, so nothing is copied; this command only waits for its end.
 
-use super::{needs_root, roots};
-use crate::flags::{Arguments, Outcome};
+use super::{needs_root, search_paths};
+use crate::flags::{Arguments, Outcome, UsageError};
 use crate::{account, images, local_session, relay};
 use fleetgate_containers::{ContainerRecord, Overrides, find, open};
 use fleetgate_launch::{Launch, LaunchError, Launcher, RunningHelper};
+use fleetgate_policy::text;
 use fleetgate_seal::{FallbackChain, Options, Source};
 use fleetgate_sys::process::Exit;
 use fleetgate_sys::{Errno, Fd, poll, signals, socket, terminal};
@@ -21,8 +22,24 @@ use std::io::IsTerminal;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::Arc;
 
+/// The exit code of what is not the program's: as Docker's, so that a script can tell.
+const NOT_RUN: i32 = 125;
+
 /// `container exec`
 pub fn exec(given: &Arguments) -> Outcome {
+    match enter(given) {
+        Err(e) if !e.is::<UsageError>() => {
+            match given.value("log-format") {
+                Some("json") => tracing::error!("{e}"),
+                _ => eprintln!("fleetgate: {}", text::printable_lines(&e.to_string())),
+            }
+            Ok(NOT_RUN)
+        }
+        done => done,
+    }
+}
+
+fn enter(given: &Arguments) -> Outcome {
     needs_root()?;
     let (found, command) = subject(given)?;
     // Before anything is started: whoever waits for this command ends the program with it.
@@ -56,6 +73,7 @@ pub fn exec(given: &Arguments) -> Outcome {
         Options {
             name: Some(c"fleetgate-enter".into()),
             container: true,
+            launches_once: true,
             ..Options::default()
         },
     )?;
@@ -88,19 +106,35 @@ pub fn exec(given: &Arguments) -> Outcome {
     wait(&running, &signals)
 }
 
-/// The container, and the words of the command.
+/// The container, and the words of the command: `--` between the two is for whoever is used to it.
 fn subject(given: &Arguments) -> Result<(ContainerRecord, &[OsString]), Box<dyn Error>> {
     let words = given.operands.as_slice();
-    if let Some(pid) = given.value("pid") {
-        return Ok((ContainerRecord::process(pid.parse()?), words));
-    }
-    let [name, command @ ..] = words else {
-        return Err(given
-            .wrong("which container? `fleetgate container ls` shows them; --pid takes a process")
-            .into());
+    let (found, command) = match (given.value("pid"), words) {
+        (Some(pid), words) => (ContainerRecord::process(pid.parse()?), words),
+        (None, [name, command @ ..]) => {
+            let name = name.to_str().ok_or("a container's name is text")?;
+            (find(&search_paths(given)?, name)?, command)
+        }
+        (None, []) => {
+            return Err(given
+                .wrong("which container? `fleetgate container ls` shows them; --pid takes a process")
+                .into());
+        }
     };
-    let name = name.to_str().ok_or("a container's name is text")?;
-    Ok((find(&roots(given), name)?, command))
+    let command = match command {
+        [dashes, command @ ..] if dashes == "--" => command,
+        command => command,
+    };
+    match command.first() {
+        Some(program) if program.is_empty() => Err(given.wrong("the COMMAND has no name").into()),
+        Some(program) if program.as_bytes().starts_with(b"-") => Err(given
+            .wrong(format!(
+                "{}: flags stand before the container's NAME",
+                program.to_string_lossy()
+            ))
+            .into()),
+        _ => Ok((found, command)),
+    }
 }
 
 fn program(command: &[OsString]) -> Result<Program, Box<dyn Error>> {

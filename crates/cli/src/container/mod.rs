@@ -9,16 +9,17 @@ use crate::flags::{Arguments, Outcome};
 use crate::output;
 use fleetgate_containers::{ContainerRecord, SearchPaths};
 use serde_json::json;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Where to look: the usual places, or the runtime's root that was named.
-fn roots(given: &Arguments) -> SearchPaths {
+fn search_paths(given: &Arguments) -> Result<SearchPaths, String> {
     match given.value("root") {
-        None => SearchPaths::default(),
-        Some(root) => SearchPaths {
+        None => Ok(SearchPaths::default()),
+        Some(root) if !Path::new(root).is_dir() => Err(format!("--root {root}: there is no such directory")),
+        Some(root) => Ok(SearchPaths {
             runtimes: vec![PathBuf::from(root)],
             ..SearchPaths::none()
-        },
+        }),
     }
 }
 
@@ -33,7 +34,7 @@ fn needs_root() -> Result<(), &'static str> {
 /// `container ls`
 pub fn list(given: &Arguments) -> Outcome {
     needs_root()?;
-    let all = fleetgate_containers::list(&roots(given));
+    let all = fleetgate_containers::list(&search_paths(given)?);
     if given.has("json") {
         let containers: Vec<_> = all.iter().map(document).collect();
         return output::json(&json!({ "containers": containers }));

@@ -104,6 +104,12 @@ impl Sessions {
         record.kill_remaining = config.kill_user_processes && cgroup.is_some();
         record.cgroup = cgroup.as_ref().map(|made| made.path.clone());
         session.cgroup = record.cgroup.clone();
+        if container.is_some() {
+            // For who looks at the sessions that run: there is no login record to take it from.
+            record.entry.user = text(&session.login);
+            record.entry.host = environment::address(&pending.addresses.peer);
+            record.entry.address = pending.addresses.peer.address;
+        }
         let is_terminal = streams.path.is_some();
         session.terminal = streams.path;
         let mut given = streams.given;
@@ -175,8 +181,11 @@ impl Sessions {
             Ok(done) => done,
             Err(e) => return self.launch_failed(tools, number, e, ours, is_socket, is_direct),
         };
-        if awaits_terminal && let Err(e) = Streams::receive_terminal(&mut ours) {
-            tracing::error!("the terminal of a container did not come: {e}");
+        if awaits_terminal {
+            match Streams::receive_terminal(&mut ours) {
+                Ok(path) => session.terminal = Some(path),
+                Err(e) => tracing::error!("the terminal of a container did not come: {e}"),
+            }
         }
         record.entry.pid = running.pid;
         record.connection = session.connection;

@@ -68,8 +68,8 @@ impl Streams {
         })
     }
 
-    /// The terminal that came, instead of the place where it came from.
-    pub fn receive_terminal(ours: &mut Vec<Fd>) -> Result<(), Errno> {
+    /// The terminal that came, instead of the place where it came from; the path of its user's side.
+    pub fn receive_terminal(ours: &mut Vec<Fd>) -> Result<CString, Errno> {
         let socket = ours.first().ok_or(Errno::EBADF)?;
         // A launch that was tried again has sent more than one: the last is the program's.
         let mut terminal = None;
@@ -81,8 +81,9 @@ impl Streams {
         }
         let terminal = terminal.ok_or(Errno::EBADF)?;
         terminal.set_nonblocking(true)?;
+        let path = terminal::path_of_user(&terminal)?;
         *ours = vec![terminal];
-        Ok(())
+        Ok(path)
     }
 
     /// Three pipes.
