@@ -163,6 +163,14 @@ impl Cluster {
             .find(|pid| command_line(*pid).starts_with(&words))
     }
 
+    /// The process of `fleetgate up` for this state directory, by the number that it has out here.
+    pub fn running(&self, state: &str) -> Option<i32> {
+        let (_, child) = self.services.iter().find(|(name, _)| name == state)?;
+        let program = format!("{} up ", crate::fleetgate().display());
+        let mut below = descendants(child.id() as i32).into_iter();
+        below.find(|pid| command_line(*pid).starts_with(&program))
+    }
+
     /// What they logged.
     pub fn log(&self, state: &str) -> String {
         std::fs::read_to_string(format!("{DIR}/{state}.log")).unwrap_or_default()

@@ -11,8 +11,7 @@ const TOOLS: &str = include_str!("../../scripts/kept_connection.sh");
 fn roles_say_who_enters_which_container() {
     needs_root!("containers");
     let cluster = Cluster::with_node();
-    let node = cluster.script("pgrep -o -f '^[^ ]*fleetgate up --state /run/test/node'");
-    let container = Container::beside(node.trim().parse().expect("a number"));
+    let container = Container::beside(cluster.running("node").expect("it runs"));
     cluster.script(&format!(
         r#"{TOOLS}C={name}
         in_it() {{ "$F" ssh --home home "$@" ada+$C@gate 'hostname; id -u'; }}
