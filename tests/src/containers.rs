@@ -224,6 +224,27 @@ impl Drop for Container {
     }
 }
 
+/// Runs a shell's line on a terminal of its own; what came on it. What script says when it has read all of nothing is echoed
+/// somewhere, and is left out.
+pub fn on_terminal(line: &str) -> (String, Output) {
+    let words = [
+        "60",
+        "script",
+        "--quiet",
+        "--return",
+        "--command",
+        line,
+        "/dev/null",
+    ];
+    let mut command = Command::new("timeout");
+    let out = command
+        .args(words)
+        .stdin(Stdio::null())
+        .output()
+        .expect("script runs");
+    (String::from_utf8_lossy(&out.stdout).replace("^@", ""), out)
+}
+
 /// What a command said on standard error.
 pub fn errors(out: &Output) -> String {
     String::from_utf8_lossy(&out.stderr).into_owned()

@@ -1,6 +1,6 @@
 //! Containers by way of the node: Debian's ssh, scp and sftp as `ACCOUNT+CONTAINER@node`, and what is refused there.
 
-use fleetgate_tests::containers::{Container, errors};
+use fleetgate_tests::containers::{Container, errors, on_terminal};
 use fleetgate_tests::service::{AUDIT, Manager, Service, audit, audited};
 use fleetgate_tests::world::wait_until;
 use serde_json::{Value, json};
@@ -58,21 +58,7 @@ fn plain_ssh_enters_with_all_that_is_built_on_it() {
     let line = format!(
         "stty rows 33 columns 111; exec ssh -F /run/test/config -tt {to} 'tty; stty size; echo $SSH_TTY'"
     );
-    let out = Command::new("timeout")
-        .args([
-            "60",
-            "script",
-            "--quiet",
-            "--return",
-            "--command",
-            &line,
-            "/dev/null",
-        ])
-        .stdin(Stdio::null())
-        .output()
-        .expect("script runs");
-    // What script says when it has read all of nothing is echoed somewhere.
-    let text = said(&out).replace("^@", "");
+    let (text, _) = on_terminal(&line);
     let wanted = "/dev/pts/0\r\n33 111\r\n/dev/pts/0\r\n";
     assert!(text.contains(wanted), "{text}{}", service.log());
 

@@ -1,6 +1,6 @@
 //! A program inside has what the runtime's own `exec` gives it.
 
-use fleetgate_tests::containers::{Container, Runtime, errors, with_users};
+use fleetgate_tests::containers::{Container, Runtime, errors, on_terminal, with_users};
 use fleetgate_tests::needs_root;
 use serde_json::{Value, json};
 use std::io::Write;
@@ -143,21 +143,7 @@ fn a_terminal_is_the_containers() {
         .collect();
     // script gives it a terminal, timeout would take it into the background.
     let line = format!("stty rows 33 columns 111; exec {}", words[2..].join(" "));
-    let out = std::process::Command::new("timeout")
-        .args([
-            "60",
-            "script",
-            "--quiet",
-            "--return",
-            "--command",
-            &line,
-            "/dev/null",
-        ])
-        .stdin(Stdio::null())
-        .output()
-        .expect("script runs");
-    // What script says when it has read all of nothing is echoed somewhere.
-    let text = String::from_utf8_lossy(&out.stdout).replace("^@", "");
+    let (text, out) = on_terminal(&line);
     assert!(
         text.contains("/dev/pts/0\r\n33 111\r\n"),
         "{text}{}",

@@ -1,6 +1,6 @@
 //! Containers that are no good, or that mean harm to whoever enters: a clear error, soon, and nothing left behind.
 
-use fleetgate_tests::containers::{Container, Runtime};
+use fleetgate_tests::containers::{Container, Runtime, on_terminal};
 use fleetgate_tests::needs_root;
 use serde_json::json;
 use std::process::Command;
@@ -59,20 +59,7 @@ fn a_devpts_that_is_none_is_no_terminal() {
             container.root(),
             container.name
         );
-        let out = Command::new("timeout")
-            .args([
-                "60",
-                "script",
-                "--quiet",
-                "--return",
-                "--command",
-                &line,
-                "/dev/null",
-            ])
-            .stdin(std::process::Stdio::null())
-            .output()
-            .expect("script runs");
-        String::from_utf8_lossy(&out.stdout).into_owned()
+        on_terminal(&line).0
     };
     let all = json!(["CAP_SYS_ADMIN", "CAP_MKNOD"]);
     let container = Container::with(Runtime::Runc, |config| {
