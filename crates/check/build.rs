@@ -1,21 +1,9 @@
-//! How the static program is laid out: as the session helper's, for the same reasons (its build.rs has them).
+//! The static program is laid out as the session helper, for the same reasons.
 #![forbid(unsafe_code)]
 
+#[path = "../session/layout.rs"]
+mod layout;
+
 fn main() {
-    println!("cargo::rerun-if-changed=build.rs");
-    println!("cargo::rerun-if-changed=helper.ld");
-    if std::env::var_os("CARGO_FEATURE_PROGRAM").is_some() {
-        for flag in [
-            "-Wl,-z,noseparate-code",
-            "-Wl,-z,norelro",
-            "-Wl,--no-eh-frame-hdr",
-            "-Wl,--hash-style=gnu",
-            "-Wl,-z,pack-relative-relocs",
-            "-Wl,--build-id=sha1",
-        ] {
-            println!("cargo::rustc-link-arg-bins={flag}");
-        }
-        let script = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("helper.ld");
-        println!("cargo::rustc-link-arg-bins=-Wl,-T,{}", script.display());
-    }
+    layout::lay_out("../session");
 }

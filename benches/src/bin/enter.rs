@@ -70,11 +70,8 @@ fn main() -> Result {
 
 fn enter_once(launcher: &mut Launcher, found: &fleetgate_containers::ContainerRecord, null: &Fd) -> Result {
     let opened = open(found, &Overrides::default())?;
-    let mut launch = order("/bin/bench-true", null)?;
-    launch.fds.push((Role::Container, opened.first));
-    launch.fds.push((Role::Root, opened.root));
-    launch.container = Some(opened.container);
-    launch.cgroup = opened.cgroup;
+    let launch =
+        order("/bin/bench-true", null)?.entering(opened.container, opened.first, opened.root, opened.cgroup);
     well_ended(&launcher.launch(launch)?.0)
 }
 

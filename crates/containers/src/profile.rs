@@ -11,6 +11,7 @@
 //! The program has the shape of the tracer's (`calls::filter`): a balanced tree of numbers, so that installing it, for which
 //! the kernel runs it once for each call there is, is cheap, and calls that are always allowed never reach it.
 
+use crate::settings::list;
 use fleetgate_calls::abi::{Abi, Call, X32_BIT};
 use fleetgate_calls::filter::assemble::{self, Assembler, Label};
 use fleetgate_calls::filter::{ALLOW, MAX_INSTRUCTIONS, Program, TooLong, put, tree};
@@ -368,10 +369,6 @@ fn flags(profile: &Value) -> Result<u32, ProfileError> {
                 other => return Err(ProfileError::Unknown("flag", other.to_owned())),
             })
     })
-}
-
-fn list(value: &Value) -> impl Iterator<Item = &Value> {
-    value.as_array().into_iter().flatten()
 }
 
 impl Outcome {

@@ -207,7 +207,7 @@ fn label(process: &Value) -> Option<Label> {
 }
 
 /// The elements of a list; nothing where there is none.
-fn list(value: &Value) -> impl Iterator<Item = &Value> {
+pub(crate) fn list(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 

@@ -48,6 +48,14 @@ impl Launch {
             deadline: READY_DEADLINE,
         }
     }
+
+    /// The same in `container`, whose first process and root these are, and its cgroup where it has one of version 2.
+    pub fn entering(mut self, container: Container, first: Fd, root: Fd, cgroup: Option<Fd>) -> Launch {
+        self.fds.extend([(Role::Container, first), (Role::Root, root)]);
+        self.container = Some(container);
+        self.cgroup = cgroup;
+        self
+    }
 }
 
 /// Starts helpers. One per thread.

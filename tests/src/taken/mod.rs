@@ -22,10 +22,9 @@ pub use watcher::Watcher;
 
 use crate::world::{PATIENCE_MS, wait_until};
 use fleetgate_node::config::Config;
+use fleetgate_node::monitor::late_chain::{LateChain, named};
 use fleetgate_node::monitor::sessions::Inherited;
-use fleetgate_node::monitor::workers::{
-    Executor, Images, LateChain, Process, StartOrder, WorkerKind, WorkerStarter,
-};
+use fleetgate_node::monitor::workers::{Executor, Images, Process, StartOrder, WorkerKind, WorkerStarter};
 use fleetgate_node::monitor::{Parts, open};
 use fleetgate_seal::{Death, FallbackChain, Image, Options, Source};
 use fleetgate_sys::spawn::{Program, Spawn, Stack, Strings, spawn};
@@ -138,7 +137,7 @@ impl Node {
         let real = Executor::new(Images {
             // Never executed: those seats are the test's.
             front: session.clone(),
-            tunnel: LateChain::new(Source::File(crate::resolver()), c"fleetgate-tunnel"),
+            tunnel: LateChain::new(Source::File(crate::resolver()), named(c"fleetgate-tunnel")),
             resolver,
             resolver_arguments: Vec::new(),
             guardian_cgroup: None,

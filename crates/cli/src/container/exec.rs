@@ -55,34 +55,24 @@ fn enter(given: &Arguments) -> Outcome {
     let mut order = Exec::new(local_session::id(), account::own()?, program(command)?);
     order.environment.set = variables(given, on_terminal)?;
 
-    let mut fds = vec![(Role::Container, opened.first), (Role::Root, opened.root)];
     let mut terminal = None;
-    if on_terminal {
+    let fds = if on_terminal {
         let (ours, theirs) = socket::pair().map_err(|e| format!("a pair of sockets: {e}"))?;
-        fds.push((Role::Console, theirs));
         // Its name is known only inside.
         order.terminal = Some(c"/dev/pts/ptmx".into());
         opened.container.window = window();
         terminal = Some(ours);
+        vec![(Role::Console, theirs)]
     } else {
-        fds.extend(local_session::own_streams()?);
-    }
-    let source = images::ENTER.as_ref().map_or(Source::Itself, Source::Embedded);
-    let chain = FallbackChain::open(
-        source,
-        Options {
-            name: Some(c"fleetgate-enter".into()),
-            container: true,
-            launches_once: true,
-            ..Options::default()
-        },
-    )?;
-    let launch = Launch {
-        container: Some(opened.container),
-        cgroup: opened.cgroup,
-        ..Launch::new(Work::Exec(order), fds)
+        local_session::own_streams()?
     };
-    let (running, _) = match Launcher::new(Arc::new(chain))?.launch(launch) {
+    let launch = Launch::new(Work::Exec(order), fds).entering(
+        opened.container,
+        opened.first,
+        opened.root,
+        opened.cgroup,
+    );
+    let (running, _) = match launcher()?.launch(launch) {
         Ok(launched) => launched,
         // The helper has said so where the program would have spoken; the codes are those of shells.
         Err(LaunchError::Refused(failure)) if failure.reason == Reason::NoProgram => {
@@ -104,6 +94,19 @@ fn enter(given: &Arguments) -> Outcome {
         }
     }
     wait(&running, &signals)
+}
+
+/// A launcher of the image for containers, for one launch.
+fn launcher() -> Result<Launcher, Box<dyn Error>> {
+    let source = images::ENTER.as_ref().map_or(Source::Itself, Source::Embedded);
+    let options = Options {
+        name: Some(c"fleetgate-enter".into()),
+        container: true,
+        launches_once: true,
+        ..Options::default()
+    };
+    let chain = FallbackChain::open(source, options)?;
+    Ok(Launcher::new(Arc::new(chain))?)
 }
 
 /// The container, and the words of the command: `--` between the two is for whoever is used to it.

@@ -3,11 +3,11 @@
 //!
 //! The images are opened with the first of them: a node that enters no container has none in memory.
 
+use super::late_chain::{LateChain, named};
 use fleetgate_containers::{Overrides, SearchPaths, find, open};
 use fleetgate_launch::{Launch, LaunchError, LaunchOutcome, Launcher};
-use fleetgate_seal::{FallbackChain, Options, Source};
+use fleetgate_seal::{Options, Source};
 use fleetgate_wire::container::Window;
-use fleetgate_wire::order::Role;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
@@ -18,22 +18,26 @@ const MAX_OF_ONE: usize = 8;
 
 /// What they are launched from.
 pub struct Containers {
-    source: Source,
     shared: Arc<Shared>,
 }
 
-#[derive(Default)]
 struct Shared {
     under_way: Mutex<HashMap<String, usize>>,
-    chain: Mutex<Option<Arc<FallbackChain>>>,
+    images: Mutex<LateChain>,
 }
 
 impl Containers {
     /// Of the program `source`.
     pub fn new(source: Source) -> Containers {
+        let options = Options {
+            container: true,
+            ..named(c"fleetgate-enter")
+        };
         Containers {
-            source,
-            shared: Arc::default(),
+            shared: Arc::new(Shared {
+                under_way: Mutex::default(),
+                images: Mutex::new(LateChain::new(source, options)),
+            }),
         }
     }
 
@@ -47,15 +51,14 @@ impl Containers {
     ) -> Result<(), LaunchError> {
         let shared = self.shared.clone();
         shared.begin(name)?;
-        let (source, named) = (self.source.clone(), name.to_owned());
-        let name = named.clone();
+        let (name, named) = (name.to_owned(), name.to_owned());
         let thread = std::thread::Builder::new()
             .name("container".to_owned())
             .stack_size(256 << 10);
         let spawned = thread.spawn({
             let shared = shared.clone();
             move || {
-                let outcome = shared.launch(&source, &name, window, launch);
+                let outcome = shared.launch(&name, window, launch);
                 shared.ended(&name);
                 done(outcome);
             }
@@ -89,32 +92,14 @@ impl Shared {
         under_way.retain(|_, own| *own > 0);
     }
 
-    fn launch(&self, source: &Source, name: &str, window: Window, mut launch: Launch) -> LaunchOutcome {
+    fn launch(&self, name: &str, window: Window, launch: Launch) -> LaunchOutcome {
         let failed = |e: fleetgate_containers::Error| LaunchError::Container(e.without_others().to_string());
         let found = find(&SearchPaths::default(), name).map_err(failed)?;
         let opened = open(&found, &Overrides::default()).map_err(failed)?;
-        launch.fds.push((Role::Container, opened.first));
-        launch.fds.push((Role::Root, opened.root));
         let mut container = opened.container;
         container.window = window;
-        launch.container = Some(container);
-        launch.cgroup = opened.cgroup;
-        Launcher::new(self.chain(source)?)?.launch(launch)
-    }
-
-    /// The images, opened once. What failed is tried again with the next session.
-    fn chain(&self, source: &Source) -> Result<Arc<FallbackChain>, LaunchError> {
-        let mut chain = self.chain.lock().expect("no panic is survived");
-        if let Some(opened) = &*chain {
-            return Ok(opened.clone());
-        }
-        let options = Options {
-            name: Some(c"fleetgate-enter".into()),
-            container: true,
-            ..Options::default()
-        };
-        let opened = FallbackChain::open(source.clone(), options)
-            .map_err(|e| LaunchError::NoImage(format!("{e}; see `fleetgate seal doctor`")))?;
-        Ok(chain.insert(Arc::new(opened)).clone())
+        let launch = launch.entering(container, opened.first, opened.root, opened.cgroup);
+        let chain = self.images.lock().expect("no panic is survived").chain();
+        Launcher::new(chain.map_err(LaunchError::NoImage)?)?.launch(launch)
     }
 }

@@ -26,6 +26,7 @@ mod event_loop;
 mod forwards;
 mod fronts;
 pub mod label_commands;
+pub mod late_chain;
 pub mod launches;
 mod lobby;
 mod login;

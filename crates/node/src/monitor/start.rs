@@ -8,6 +8,7 @@ use super::connections::Connections;
 use super::error::MonitorError;
 use super::fronts::Fronts;
 use super::label_commands::{self, LabelCommands};
+use super::late_chain::{self, LateChain, named};
 use super::launches::Launches;
 use super::lobby::Lobby;
 use super::login::pam;
@@ -27,10 +28,7 @@ use super::trust::Trust;
 use super::tunnel::joined;
 use super::wakes::{Key, Owner, Wakes};
 use super::watcher::{WatchedSessions, WatcherProcesses};
-use super::workers::{
-    Executor, Images, LateChain, Messages, WorkerEvent, WorkerId, WorkerKind, WorkerStarter, Workers,
-    open_chain,
-};
+use super::workers::{Executor, Images, Messages, WorkerEvent, WorkerId, WorkerKind, WorkerStarter, Workers};
 use crate::config::host_keys::HostKeys;
 use crate::config::node_lock::{HANDOVER, NodeLock};
 use crate::config::{CommandEntry, Config, PamUse, SelinuxUse};
@@ -188,7 +186,7 @@ pub fn run(options: Options) -> Result<(), MonitorError> {
     let images = Images {
         front,
         resolver: chain(&options.sources.resolver, c"fleetgate-resolver")?,
-        tunnel: LateChain::new(options.sources.tunnel, c"fleetgate-tunnel"),
+        tunnel: LateChain::new(options.sources.tunnel, named(c"fleetgate-tunnel")),
         resolver_arguments: resolver_arguments(&config, uses_pam(&config, options.user_mode)),
         guardian_cgroup: (!options.user_mode).then(outside).flatten(),
         user: (!options.user_mode).then(|| worker_user(&config.user)),
@@ -451,7 +449,9 @@ fn resolver_arguments(config: &Config, pam: bool) -> Vec<CString> {
 }
 
 fn chain(source: &Source, name: &std::ffi::CStr) -> Result<Arc<FallbackChain>, MonitorError> {
-    open_chain(source, name).map(Arc::new).map_err(MonitorError)
+    late_chain::open(source, &named(name))
+        .map(Arc::new)
+        .map_err(MonitorError)
 }
 
 /// The starter's socket, and the listening sockets behind it.

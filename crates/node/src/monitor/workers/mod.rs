@@ -2,7 +2,6 @@
 //! started the same way. Each has a control socket, a pidfd and a log
 //! pipe. What they say is handed on unread; when one ends, whoever needs it is told once.
 
-mod late_chain;
 mod log_pipe;
 mod messages;
 mod start;
@@ -10,8 +9,6 @@ mod start;
 mod tests;
 mod worker_socket;
 
-pub use late_chain::LateChain;
-pub(crate) use late_chain::open as open_chain;
 pub use messages::Messages;
 pub use start::{Executor, Images, Process, StartOrder, Started, WorkerKind, WorkerStarter};
 pub use worker_socket::{Frame, LossReason};

@@ -1,8 +1,8 @@
 //! Starting the processes, on a thread of its own: an exec that endpoint security holds up holds up no login. The
 //! image comes from a fallback chain; one that cannot be executed is left for the next strategy.
 
-use super::LateChain;
 use crate::monitor::error::MonitorError;
+use crate::monitor::late_chain::LateChain;
 use fleetgate_seal::{Death, FallbackChain, Image, Verdict};
 use fleetgate_sys::spawn::{Program, Spawn, Stack, Step, Strings, spawn};
 use fleetgate_sys::{Fd, file};
