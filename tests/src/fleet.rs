@@ -4,7 +4,7 @@
 use fleetgate_net::testing::Cluster as Tls;
 use fleetgate_net::x509::Key;
 use fleetgate_node::config::cluster::SignedState;
-use fleetgate_node::identity::{Identity as Joined, save_tls_key};
+use fleetgate_node::identity::{NodeIdentity, save_tls_key};
 use fleetgate_policy::cluster::{
     Identity, Lock, Locks, Name, Role, SSH_EXTENSION, Selector, State, Subject, Target,
 };
@@ -110,7 +110,7 @@ impl Fleet {
             extensions: &[],
         };
         let host = host.sign(&public("/run/test/host_ed25519.pub"), &self.host_ca);
-        let joined = Joined {
+        let joined = NodeIdentity {
             cluster: "home".into(),
             node: "web1".into(),
             // The discard port of this world's own network: nobody is there.

@@ -6,7 +6,7 @@ use fleetgate_net::h2::{self, Channel, Tuning};
 use fleetgate_net::tls::{self, Credentials, Shown, Trust};
 use fleetgate_net::x509::{Authority, Key, Leaf};
 use fleetgate_node::config::cluster::SignedState;
-use fleetgate_node::identity::{Identity as Joined, save_tls_key};
+use fleetgate_node::identity::{NodeIdentity, save_tls_key};
 use fleetgate_policy::cluster::{Fresh, Identity, Name, State, Subject};
 use fleetgate_proto::v1::frame::Kind;
 use fleetgate_proto::v1::tunnel_client::TunnelClient;
@@ -107,7 +107,7 @@ impl Cluster {
 
     /// Writes what `fleetgate join` writes.
     pub fn join(&self, state_directory: &Path, proxies: &[SocketAddr], validity: Range<u64>) {
-        let joined = Joined {
+        let joined = NodeIdentity {
             cluster: "home".into(),
             node: NODE.into(),
             proxies: proxies.iter().map(ToString::to_string).collect(),

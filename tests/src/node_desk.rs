@@ -13,14 +13,14 @@ use fleetgate_node::monitor::metrics::Metrics;
 use fleetgate_node::monitor::names::Names;
 use fleetgate_node::monitor::network::Networks;
 use fleetgate_node::monitor::sessions::{Inherited, Sessions};
-use fleetgate_node::monitor::steps::Steps;
+use fleetgate_node::monitor::spans::Spans;
 use fleetgate_node::monitor::strangers::Strangers;
 use fleetgate_node::monitor::timers::{Timers, now};
 use fleetgate_node::monitor::tools::ZombieCollector;
 use fleetgate_node::monitor::wakes::{Key, Owner, Wakes};
 use fleetgate_node::monitor::workers::Messages;
 use fleetgate_node::monitor::{OpenLogin, Tools};
-use fleetgate_policy::{AccountName, Grant, GrantId, How, Identity, Permits};
+use fleetgate_policy::{AccountName, Grant, GrantId, How, Permits, Proofs};
 use fleetgate_seal::Source;
 use fleetgate_sys::{Fd, socket};
 use fleetgate_wire::common::{Account, Endpoint};
@@ -89,7 +89,7 @@ impl Desk {
             zombies: ZombieCollector::default(),
             audit,
             metrics: Arc::new(Metrics::default()),
-            steps: Steps::default(),
+            spans: Spans::default(),
         };
         tools
             .wakes
@@ -210,7 +210,8 @@ impl Desk {
     /// Closes everything; what the audit log says.
     pub fn close(mut self) -> Vec<Value> {
         self.networks.connection_ended(CONNECTION);
-        self.sessions.connection_ended(CONNECTION, &self.granted.members);
+        self.sessions
+            .connection_ended(CONNECTION, &self.granted.cluster_logins);
         self.until(|desk| desk.sessions.count() == 0);
         let writing = self.writing.take();
         let directory = self.directory.clone();
@@ -270,7 +271,7 @@ pub fn granted(account: &Account, permits: Permits) -> OpenLogin {
         },
         grant: Grant {
             id: GrantId(1),
-            identity: Identity {
+            proofs: Proofs {
                 proven: vec![How::Password],
             },
             login: AccountName::parse(account.name.to_bytes()).expect("a name"),
@@ -280,7 +281,7 @@ pub fn granted(account: &Account, permits: Permits) -> OpenLogin {
             expires: None,
         },
         uid: account.ids.uid,
-        members: Vec::new(),
+        cluster_logins: Vec::new(),
         base: Permits::all(),
         pam: None,
         denials: 0,

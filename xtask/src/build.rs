@@ -22,6 +22,8 @@ const CHECK_MAX: u64 = 100_000;
 pub const FRONT_MAX: u64 = 1_700_000;
 /// The static tunnel's bound: TLS, HTTP/2 and gRPC are in it.
 pub const TUNNEL_MAX: u64 = 3_000_000;
+/// The bound of `fleetgate-exec`, the helper for containers inside it.
+const EXEC_MAX: u64 = 1_300_000;
 /// The resolver's bound.
 pub const RESOLVER_MAX: u64 = 550_000;
 /// What a cold release build may take on two cores.
@@ -52,6 +54,8 @@ pub struct Built {
     pub resolver: PathBuf,
     /// The monitoring's plugin.
     pub check: PathBuf,
+    /// `fleetgate container exec` as a program of its own.
+    pub exec: PathBuf,
 }
 
 impl Built {
@@ -66,6 +70,7 @@ impl Built {
             tunnel: nowhere(),
             resolver: nowhere(),
             check: nowhere(),
+            exec: nowhere(),
         }
     }
 }
@@ -98,7 +103,13 @@ pub fn release() -> Result<Built> {
 
 /// A plain `cargo build`, which has no images; the path of its `fleetgate`.
 pub fn plain() -> Result<PathBuf> {
-    run(cargo().args(["build", "--package", "fleetgate-cli"]))?;
+    run(cargo().args([
+        "build",
+        "--package",
+        "fleetgate-cli",
+        "--package",
+        "fleetgate-container-exec",
+    ]))?;
     Ok(target().join("debug/fleetgate"))
 }
 
@@ -193,11 +204,12 @@ fn small_into(target: &Path, small: &Small) -> Result<PathBuf> {
 
 /// The static program of lobby and fronts, watcher and guardian.
 fn front_into(target: &Path) -> Result<PathBuf> {
-    worker_into(
+    static_into(
         target,
-        &Worker {
-            name: "front",
+        &Static {
+            name: "fleetgate-front",
             package: "fleetgate-worker",
+            images: None,
             most: FRONT_MAX,
             why: "every login maps it",
         },
@@ -206,43 +218,57 @@ fn front_into(target: &Path) -> Result<PathBuf> {
 
 /// The static program of the tunnel.
 fn tunnel_into(target: &Path) -> Result<PathBuf> {
-    worker_into(
+    static_into(
         target,
-        &Worker {
-            name: "tunnel",
+        &Static {
+            name: "fleetgate-tunnel",
             package: "fleetgate-tunnel",
+            images: None,
             most: TUNNEL_MAX,
             why: "every node of a cluster maps it",
         },
     )
 }
 
-/// A static program of the node's workers.
-struct Worker {
+/// The static `fleetgate-exec`, with the helper that is among the `images`.
+fn exec_into(target: &Path, images: &Path) -> Result<PathBuf> {
+    let built = static_into(
+        target,
+        &Static {
+            name: "fleetgate-exec",
+            package: "fleetgate-container-exec",
+            images: Some(images),
+            most: EXEC_MAX,
+            why: "every command in a container maps it",
+        },
+    )?;
+    // Beside `fleetgate`, which it executes where it has to.
+    let exec = target.join("release/fleetgate-exec");
+    write_program(&exec, &read(&built)?)?;
+    Ok(exec)
+}
+
+/// A static program with the standard library.
+struct Static<'a> {
     name: &'static str,
     package: &'static str,
+    images: Option<&'a Path>,
     most: u64,
     why: &'static str,
 }
 
-fn worker_into(target: &Path, worker: &Worker) -> Result<PathBuf> {
-    let Worker {
+fn static_into(target: &Path, program: &Static) -> Result<PathBuf> {
+    let Static {
         name,
         package,
+        images,
         most,
         why,
-    } = worker;
+    } = program;
     ensure_musl()?;
     let mut command = building(target);
-    command.args([
-        "--profile",
-        // One profile for both: what they share is built once.
-        "front",
-        "--package",
-        package,
-        "--bin",
-    ]);
-    command.arg(format!("fleetgate-{name}"));
+    // One profile for all: what they share is built once.
+    command.args(["--profile", "front", "--package", package, "--bin", name]);
     command.args(["--target", &musl()]);
     // ring's C and assembly want a compiler by the target's name; the system's own makes the same objects, as they
     // use nothing of the C library but its headers' types.
@@ -250,13 +276,16 @@ fn worker_into(target: &Path, worker: &Worker) -> Result<PathBuf> {
     if std::env::var_os(&compiler).is_none() {
         command.env(&compiler, "gcc");
     }
+    if let Some(images) = images {
+        command.env("FLEETGATE_IMAGES", images);
+    }
     run(&mut command)?;
-    let program = target.join(musl()).join(format!("front/fleetgate-{name}"));
+    let program = target.join(musl()).join("front").join(name);
     let size = size(&program)?;
     println!("{name}: {size} bytes (at most {most})");
     if size > *most {
         return Err(format!(
-            "the {name} has {size} bytes, {most} are allowed: {why}. Look for new dependencies"
+            "{name} has {size} bytes, {most} are allowed: {why}. Look for new dependencies"
         ));
     }
     Ok(program)
@@ -285,6 +314,7 @@ fn release_into(target: &Path) -> Result<Built> {
     let check = check_into(target)?;
     let images = target.join("images");
     let added = pack_all(&images, &[&helper, &enter, &front, &tunnel, &resolver])?;
+    let exec = exec_into(target, &images)?;
     run(building(target)
         .args(["--release", "--package", "fleetgate-cli"])
         .env("FLEETGATE_IMAGES", &images))?;
@@ -302,6 +332,7 @@ fn release_into(target: &Path) -> Result<Built> {
         tunnel,
         resolver,
         check,
+        exec,
     })
 }
 

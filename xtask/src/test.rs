@@ -16,7 +16,7 @@ const PARTS: [&str; 4] = ["tidy", "unit", "images", "plain"];
 
 /// Modules for which it makes no difference what carries a session, and that take long: the plain build is asked them only
 /// where they are named.
-const IMAGES_ALONE: [(&str, &str); 11] = [
+const IMAGES_ALONE: [(&str, &str); 13] = [
     ("cluster", "icinga"),
     ("cluster", "identity"),
     ("cluster", "plain_sshd"),
@@ -25,6 +25,8 @@ const IMAGES_ALONE: [(&str, &str); 11] = [
     ("cluster", "serve"),
     ("cluster", "spans"),
     ("containers", "attack"),
+    ("containers", "small_program"),
+    ("containers", "wave"),
     ("interop", "through"),
     ("lab", "round_trips"),
     ("lab", "sending_ahead"),

@@ -48,12 +48,12 @@ impl Field for SessionKind {
     }
 }
 
-/// Who ordered the end of a session, and why.
+/// Who commanded the end of a session, and why.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EndCommand {
     /// Who: `user ada`, `uid 0`.
     pub by: String,
-    /// In the words of whoever ordered it; may be empty.
+    /// In the words of that person; may be empty.
     pub reason: String,
 }
 
@@ -193,8 +193,8 @@ pub enum Event {
         /// None: nobody saw when it ended.
         lasted as lasted_ms: Option<Duration>,
         usage: Usage,
-        /// Somebody ordered it.
-        ordered: Option<EndCommand>,
+        /// Somebody commanded it.
+        end_command: Option<EndCommand>,
         /// The monitor that began it had ended before it, or was killed.
         inherited: bool => Flag,
     },

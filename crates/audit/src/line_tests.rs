@@ -44,7 +44,7 @@ fn optional_fields_and_every_operation_have_their_lines() {
             read: Some(7),
             written: None,
         },
-        ordered: Some(EndCommand {
+        end_command: Some(EndCommand {
             by: "user eve".to_owned(),
             reason: reason.to_owned(),
         }),

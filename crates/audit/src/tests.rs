@@ -210,7 +210,7 @@ fn each_event_has_its_line() {
                     read: None,
                     written: Some(8),
                 },
-                ordered: Some(EndCommand {
+                end_command: Some(EndCommand {
                     by: "uid 0".into(),
                     reason: "maintenance".into(),
                 }),
@@ -231,7 +231,7 @@ fn each_event_has_its_line() {
                 signal: None,
                 lasted: None,
                 usage: Usage::default(),
-                ordered: None,
+                end_command: None,
                 inherited: true,
             },
             format!("\"event\":\"session_ended\",\"connection\":7,\"login\":\"ada\",{session},\"inherited\":true"),

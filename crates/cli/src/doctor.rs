@@ -21,7 +21,7 @@ use fleetgate_client::transport::Proxy;
 use fleetgate_client::{connect, login as client_login, time};
 use fleetgate_net::x509;
 use fleetgate_node::config::Config;
-use fleetgate_node::identity::Identity;
+use fleetgate_node::identity::NodeIdentity;
 use node::{Finding, Grade, examine};
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -67,7 +67,7 @@ fn finding(what: &'static str, grade: Grade, found: String, remedy: &str) -> Fin
 fn certificates(config: &Path) -> Option<Finding> {
     const WHAT: &str = "certificates";
     let config = Config::load(config).ok()?;
-    let identity = Identity::load(&config.state_directory).ok()??;
+    let identity = NodeIdentity::load(&config.state_directory).ok()??;
     let ends = identity
         .tls_chain
         .first()

@@ -233,7 +233,7 @@ impl Machine<'_> {
 
     async fn node(&self, auth: &Path, taking: Taking) -> Result<(), Box<dyn Error>> {
         let state = self.state.join("node");
-        if self.given.has("no-node") || fleetgate_node::identity::Identity::load(&state)?.is_some() {
+        if self.given.has("no-node") || fleetgate_node::identity::NodeIdentity::load(&state)?.is_some() {
             return Ok(());
         }
         let config = Config::parse(&self.path, &self.node_section())?;

@@ -10,7 +10,7 @@ use fleetgate_net::tls::Believe;
 use fleetgate_net::x509::Key;
 use fleetgate_node::config::Config;
 use fleetgate_node::config::cluster::{self as state, SignedState};
-use fleetgate_node::identity::{self, Identity};
+use fleetgate_node::identity::{self, NodeIdentity};
 use fleetgate_node::monitor;
 use fleetgate_proto::v1::JoinReply;
 use serde_json::json;
@@ -37,7 +37,7 @@ pub fn run(given: &Arguments) -> Outcome {
         Some(_) => state.as_path(),
         None => &config.state_directory,
     };
-    let known = Identity::load(state_place)?
+    let known = NodeIdentity::load(state_place)?
         .filter(|_| !given.has("again") && !state::is_removed(state_place, time::now()));
     if let Some(known) = known {
         if let Some(flag) = ["auth", "public", "listen"]
@@ -276,7 +276,7 @@ pub fn keep_node(
         monitor::audit::begin_at_end(state, audit_log)?;
     }
     signed.save(state)?;
-    Identity {
+    NodeIdentity {
         cluster: reply.cluster.clone(),
         node: reply.name.clone(),
         proxies,

@@ -26,7 +26,6 @@ mod help;
 mod images;
 mod init;
 mod join;
-mod local_session;
 mod login;
 mod man;
 mod master;

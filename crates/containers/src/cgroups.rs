@@ -1,10 +1,12 @@
 //! The cgroups that a container's processes are in: where a session is born or moved to, and whether they stand still.
 
 use crate::error::Unusable;
+use crate::process::{of_process, read};
 use fleetgate_sys::{Fd, exe, file};
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// Where a session of a container belongs.
 #[derive(Debug, Default)]
@@ -24,19 +26,14 @@ struct Hierarchy {
 
 /// The cgroups of process `pid`. Those that are this process's own are left out: they would be no change.
 pub fn of(pid: i32) -> Result<Cgroups, Unusable> {
-    let read = std::fs::read_to_string;
-    let theirs = read(format!("/proc/{pid}/cgroup")).map_err(|e| match e.kind() {
-        std::io::ErrorKind::NotFound => Unusable::Ended,
-        _ => Unusable::System("reading its cgroups", e.into()),
-    })?;
-    let own = read("/proc/self/cgroup".to_owned()).unwrap_or_default();
-    let hierarchies = hierarchies(&read("/proc/self/mountinfo".to_owned()).unwrap_or_default());
+    let theirs = read(format!("/proc/{pid}/cgroup")).map_err(of_process("reading its cgroups"))?;
+    let own = read("/proc/self/cgroup").unwrap_or_default();
     let mut out = Cgroups::default();
     for line in theirs.lines().filter(|line| !own.lines().any(|own| own == *line)) {
-        let Some((controllers, path)) = place(line, &hierarchies) else {
+        let Some((controllers, path)) = place(line, mounted()?) else {
             continue;
         };
-        if is_frozen(&path) {
+        if is_frozen(&controllers, &path) {
             return Err(Unusable::Paused);
         }
         if controllers.is_empty() {
@@ -52,16 +49,29 @@ pub fn of(pid: i32) -> Result<Cgroups, Unusable> {
     Ok(out)
 }
 
-/// Whether the freezer, of either version, holds what is in this cgroup.
-fn is_frozen(path: &Path) -> bool {
-    let says = |name: &str, words: &[&str]| {
-        std::fs::read_to_string(path.join(name)).is_ok_and(|text| words.contains(&text.trim()))
-    };
-    // A group above may hold it, too.
-    let events = std::fs::read_to_string(path.join("cgroup.events")).unwrap_or_default();
-    events.lines().any(|line| line == "frozen 1")
-        || says("cgroup.freeze", &["1"])
-        || says("freezer.state", &["FROZEN", "FREEZING"])
+/// The hierarchies, read once: the list of all mounts is long, and these are mounted when a machine starts.
+fn mounted() -> Result<&'static [Hierarchy], Unusable> {
+    static MOUNTED: OnceLock<Vec<Hierarchy>> = OnceLock::new();
+    if let Some(known) = MOUNTED.get() {
+        return Ok(known);
+    }
+    let mounts = read("/proc/self/mountinfo")
+        .map_err(|e| Unusable::System("reading where cgroups are mounted", e.into()))?;
+    Ok(MOUNTED.get_or_init(|| hierarchies(&mounts)))
+}
+
+/// Whether the freezer, of either version, holds what is in this cgroup. Other hierarchies have none: nothing is opened there.
+fn is_frozen(controllers: &[&str], path: &Path) -> bool {
+    let text = |name: &str| read(path.join(name)).unwrap_or_default();
+    match controllers {
+        // A group above may hold it, too.
+        [] => {
+            text("cgroup.events").lines().any(|line| line == "frozen 1")
+                || text("cgroup.freeze").trim() == "1"
+        }
+        of if of.contains(&"freezer") => ["FROZEN", "FREEZING"].contains(&text("freezer.state").trim()),
+        _ => false,
+    }
 }
 
 /// A line of /proc/PID/cgroup, `NUMBER:CONTROLLERS:PATH`, as its controllers and a directory of this machine.

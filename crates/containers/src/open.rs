@@ -49,7 +49,7 @@ fn opened(found: &ContainerRecord, wanted: &Overrides) -> Result<OpenContainer, 
         Some(config) if !is_roots(config) => return Err(Unusable::NotRoots(config.clone())),
         Some(config) => settings::read(config)?,
         None if found.runtime.has_configuration() => return Err(Unusable::NoConfiguration),
-        None => settings::unknown(process::bounding(found.pid)?),
+        None => settings::unknown(process::bounds(found.pid)?),
     };
     let groups = cgroups::of(found.pid)?;
     let root = process::root(found.pid)?;

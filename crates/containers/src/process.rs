@@ -4,8 +4,13 @@ use crate::error::Unusable;
 use fleetgate_sys::namespaces::kind;
 use fleetgate_sys::{Errno, Fd, file, process};
 use std::ffi::CString;
-use std::os::unix::fs::MetadataExt;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
 use std::sync::OnceLock;
+
+/// What nearly every file of the kernel's fits into.
+const LINES: usize = 4000;
 
 /// Each kind of namespace and its file in /proc/PID/ns.
 const KINDS: [(i32, &str); 8] = [
@@ -18,6 +23,21 @@ const KINDS: [(i32, &str); 8] = [
     (kind::CGROUP, "cgroup"),
     (kind::TIME, "time"),
 ];
+
+/// What a file of /proc or of a cgroup says. They have no length, and the standard library would feel its way by 32 bytes.
+pub fn read(path: impl AsRef<Path>) -> std::io::Result<String> {
+    let mut text = String::with_capacity(LINES);
+    File::open(path)?.read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// What it means that a file of the process in /proc cannot be read: before it is gone, and after.
+pub fn of_process(doing: &'static str) -> impl Fn(std::io::Error) -> Unusable {
+    move |e| match Errno::from(e) {
+        Errno::ENOENT | Errno::ESRCH => Unusable::Ended,
+        errno => Unusable::System(doing, errno),
+    }
+}
 
 /// A descriptor of the process `pid`, if it began at `started` (in clock ticks since boot, as the kernel counts): looked at
 /// again when the descriptor is open, so a number that somebody else has now is not taken for it.
@@ -35,7 +55,11 @@ pub fn open(pid: i32, started: Option<u64>) -> Result<Fd, Unusable> {
 
 /// When a process that runs began; none: there is none, or it has ended and nobody has asked how.
 pub fn start_time(pid: i32) -> Option<u64> {
-    let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let mut stat = Vec::with_capacity(LINES);
+    File::open(format!("/proc/{pid}/stat"))
+        .ok()?
+        .read_to_end(&mut stat)
+        .ok()?;
     // The name, in parentheses, may hold anything.
     let rest = &stat[stat.iter().rposition(|b| *b == b')')? + 1..];
     let mut fields = std::str::from_utf8(rest).ok()?.split_ascii_whitespace();
@@ -58,15 +82,24 @@ pub fn foreign_namespaces(pid: i32) -> Result<i32, Unusable> {
         match number(&pid, name) {
             Ok(theirs) if theirs != *own => kinds |= kind,
             Ok(_) => {}
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Err(Unusable::Ended),
-            Err(e) => return Err(Unusable::System("reading its namespaces", e.into())),
+            Err(e) => return Err(of_process("reading its namespaces")(e)),
         }
     }
     Ok(kinds)
 }
 
+/// By the link's text, `mnt:[4026531841]`: asking for the file behind it makes the kernel make one.
 fn number(pid: &str, name: &str) -> std::io::Result<u64> {
-    std::fs::metadata(format!("/proc/{pid}/ns/{name}")).map(|ns| ns.ino())
+    let link = std::fs::read_link(format!("/proc/{pid}/ns/{name}"))?;
+    let text = link
+        .to_str()
+        .and_then(|text| text.strip_prefix(name)?.strip_prefix(":[")?.strip_suffix(']'));
+    text.and_then(|number| number.parse().ok()).ok_or_else(|| {
+        std::io::Error::other(format!(
+            "/proc/{pid}/ns/{name} is no namespace: {}",
+            link.display()
+        ))
+    })
 }
 
 /// Whether the process behind `pidfd` still runs: what was read by its number was then its own.
@@ -79,22 +112,33 @@ pub fn check_running(pidfd: &Fd) -> Result<(), Unusable> {
     }
 }
 
-/// The most capabilities that a program of `pid` can have.
-pub fn bounding(pid: i32) -> Result<u64, Unusable> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).map_err(|_| Unusable::Ended)?;
-    let set = status.lines().find_map(|line| line.strip_prefix("CapBnd:"));
-    set.and_then(|set| u64::from_str_radix(set.trim(), 16).ok())
-        .ok_or(Unusable::Ended)
+/// What a process is bound by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// The most capabilities that a program of it can have.
+    pub capabilities: u64,
+    /// Whether its programs gain none by being executed.
+    pub no_new_privileges: bool,
+}
+
+/// Those of `pid`.
+pub fn bounds(pid: i32) -> Result<Bounds, Unusable> {
+    let status = read(format!("/proc/{pid}/status")).map_err(|_| Unusable::Ended)?;
+    let field = |name: &str| {
+        let value = status.lines().find_map(|line| line.strip_prefix(name));
+        value.map(str::trim).ok_or(Unusable::Ended)
+    };
+    Ok(Bounds {
+        capabilities: u64::from_str_radix(field("CapBnd:")?, 16).map_err(|_| Unusable::Ended)?,
+        no_new_privileges: field("NoNewPrivs:")? != "0",
+    })
 }
 
 /// The directory that is its root.
 pub fn root(pid: i32) -> Result<Fd, Unusable> {
     let path = CString::new(format!("/proc/{pid}/root")).unwrap_or_default();
     let how = file::flags::O_PATH | file::flags::O_DIRECTORY;
-    file::openat(file::CWD, &path, how, 0).map_err(|errno| match errno {
-        Errno::ENOENT | Errno::ESRCH => Unusable::Ended,
-        errno => Unusable::System("opening its root", errno),
-    })
+    file::openat(file::CWD, &path, how, 0).map_err(|errno| of_process("opening its root")(errno.into()))
 }
 
 #[cfg(test)]

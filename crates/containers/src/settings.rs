@@ -2,11 +2,13 @@
 //! Initiative), as an order has it.
 
 use crate::error::Unusable;
+use crate::process::Bounds;
 use crate::profile;
 use crate::sources::document;
 use fleetgate_wire::common::{Ids, Variable};
 use fleetgate_wire::container::{Capabilities, Container, InsideUser, Label, Window};
 use fleetgate_wire::exec::Limit;
+use serde::Deserialize;
 use serde_json::Value;
 use std::ffi::CString;
 use std::path::Path;
@@ -80,9 +82,23 @@ const LIMITS: [&str; 16] = [
     "RTTIME",
 ];
 
+/// What is read of a configuration.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Configuration {
+    process: Value,
+    linux: Option<Linux>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Linux {
+    seccomp: Value,
+}
+
 /// The order's part about a container that has no configuration: root inside, with what its first process may have at most.
-pub fn unknown(bounding: u64) -> Container {
-    let usual = USUAL.iter().fold(0, |all, one| all | 1u64 << one) & bounding;
+pub fn unknown(bounds: Bounds) -> Container {
+    let usual = USUAL.iter().fold(0, |all, one| all | 1u64 << one) & bounds.capabilities;
     Container {
         namespaces: 0,
         cgroups: Vec::new(),
@@ -103,7 +119,7 @@ pub fn unknown(bounding: u64) -> Container {
             inheritable: 0,
             ambient: 0,
         },
-        no_new_privileges: false,
+        no_new_privileges: bounds.no_new_privileges,
         filter: Vec::new(),
         filter_flags: 0,
         label: None,
@@ -116,9 +132,9 @@ pub fn unknown(bounding: u64) -> Container {
 /// The order's part by a configuration.
 pub fn read(config: &Path) -> Result<Container, Unusable> {
     let broken = |why: &str| Unusable::File(config.to_owned(), why.to_owned());
-    let document =
+    let document: Configuration =
         document(config).ok_or_else(|| broken("it cannot be read as a container's configuration"))?;
-    let process = &document["process"];
+    let process = &document.process;
     if !process.is_object() {
         return Err(broken("it has no `process`"));
     }
@@ -133,7 +149,7 @@ pub fn read(config: &Path) -> Result<Container, Unusable> {
         let names = list(&capabilities[name]).filter_map(Value::as_str);
         names.filter_map(capability).fold(0, |all, one| all | 1u64 << one)
     };
-    let (filter, filter_flags) = match &document["linux"]["seccomp"] {
+    let (filter, filter_flags) = match &document.linux.unwrap_or_default().seccomp {
         Value::Null => (Vec::new(), 0),
         profile => {
             let (program, flags) = profile::compile(profile).map_err(Unusable::Profile)?;

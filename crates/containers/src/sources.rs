@@ -8,6 +8,8 @@
 
 use crate::find::{ContainerRecord, Runtime};
 use fleetgate_sys::file::flags;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,11 +21,45 @@ const MAX_FILE: u64 = 4 << 20;
 /// The most containers of one root.
 const MAX_CONTAINERS: usize = 4096;
 
+/// What is read of runc's state. Of these documents only what is used is kept: all of them are read for each launch, and the
+/// most of their text is of no interest.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct RuncState {
+    init_process_pid: Value,
+    init_process_start: Value,
+    config: RuncConfig,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct RuncConfig {
+    labels: Value,
+}
+
+/// The same of crun's.
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+struct CrunStatus {
+    pid: Value,
+    process_start_time: Value,
+    bundle: Value,
+}
+
+/// The same of a configuration, for who looks for a container.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Annotated {
+    annotations: Value,
+}
+
 /// Where they are looked for. Those that are not there are passed over.
 #[derive(Clone, Debug)]
 pub struct SearchPaths {
     /// Directories with one directory for each container, of runc or crun.
     pub runtimes: Vec<PathBuf>,
+    /// Directories of such directories: containerd's, one for each of its namespaces.
+    pub runtime_namespaces: Vec<PathBuf>,
     /// containerd's tasks.
     pub tasks: Vec<PathBuf>,
     /// Docker's containers.
@@ -45,10 +81,8 @@ impl Default for SearchPaths {
                 "/run/crun",
                 "/run/docker/runtime-runc/moby",
                 "/run/docker/runtime-crun/moby",
-                "/run/containerd/runc/k8s.io",
-                "/run/containerd/runc/moby",
-                "/run/containerd/runc/default",
             ]),
+            runtime_namespaces: all(&["/run/containerd/runc"]),
             tasks: all(&["/run/containerd/io.containerd.runtime.v2.task"]),
             docker: all(&["/var/lib/docker/containers"]),
             storage: all(&["/var/lib/containers/storage/overlay-containers"]),
@@ -67,6 +101,7 @@ impl SearchPaths {
     pub fn none() -> SearchPaths {
         SearchPaths {
             runtimes: Vec::new(),
+            runtime_namespaces: Vec::new(),
             tasks: Vec::new(),
             docker: Vec::new(),
             storage: Vec::new(),
@@ -80,6 +115,13 @@ impl SearchPaths {
         let mut all = Vec::new();
         for root in &self.runtimes {
             of_runtime(root, &mut all);
+        }
+        for root in self.runtime_namespaces.iter().flat_map(|all| directories(all)) {
+            let known = all.len();
+            of_runtime(&root, &mut all);
+            all[known..]
+                .iter_mut()
+                .for_each(|found| found.runtime = Runtime::Containerd);
         }
         for namespace in self.tasks.iter().flat_map(|tasks| directories(tasks)) {
             of_tasks(&namespace, &mut all);
@@ -103,7 +145,7 @@ impl SearchPaths {
             .collect();
         for found in all {
             for root in &self.docker {
-                if let Some(config) = document(&root.join(&found.id).join("config.v2.json")) {
+                if let Some(config) = document::<Value>(&root.join(&found.id).join("config.v2.json")) {
                     let name = config["Name"].as_str().unwrap_or_default();
                     found.name(name.trim_start_matches('/'));
                     found.label(&config["Config"]["Labels"]);
@@ -163,7 +205,9 @@ fn text(path: &Path) -> Option<String> {
     if !kept.is_file() || !is_believed(kept.uid()) {
         return None;
     }
-    let mut out = String::new();
+    // In one read: a length of 0 is that of a file of the kernel's.
+    let length = usize::try_from(kept.len().min(MAX_FILE)).ok()?;
+    let mut out = String::with_capacity(length.max(1000) + 40);
     file.take(MAX_FILE + 1).read_to_string(&mut out).ok()?;
     (out.len() as u64 <= MAX_FILE).then_some(out)
 }
@@ -189,7 +233,7 @@ pub fn is_roots(path: &Path) -> bool {
 }
 
 /// A document of the disk; none: it is not there, too long, or none.
-pub fn document(path: &Path) -> Option<Value> {
+pub fn document<T: DeserializeOwned>(path: &Path) -> Option<T> {
     serde_json::from_str(&text(path)?).ok()
 }
 
@@ -204,22 +248,20 @@ fn number(value: &Value) -> Option<i32> {
 fn of_runtime(root: &Path, all: &mut Vec<ContainerRecord>) {
     for path in directories(root) {
         let Some(id) = id_of(&path) else { continue };
-        let state = document(&path.join("state.json"));
-        let status = document(&path.join("status"));
-        let runc = state.and_then(|state| {
-            let labels = state["config"]["labels"].as_array().cloned().unwrap_or_default();
-            let bundle = labels
-                .iter()
-                .find_map(|label| label.as_str()?.strip_prefix("bundle=").map(PathBuf::from));
-            let pid = number(&state["init_process_pid"])?;
-            Some((Runtime::Runc, pid, state["init_process_start"].as_u64(), bundle))
-        });
-        let crun = status.and_then(|status| {
-            let bundle = status["bundle"].as_str().map(PathBuf::from);
-            let pid = number(&status["pid"])?;
-            Some((Runtime::Crun, pid, status["process-start-time"].as_u64(), bundle))
-        });
-        let Some((runtime, pid, started, bundle)) = runc.or(crun) else {
+        let runc = || {
+            let state: RuncState = document(&path.join("state.json"))?;
+            let mut labels = state.config.labels.as_array().into_iter().flatten();
+            let bundle = labels.find_map(|label| label.as_str()?.strip_prefix("bundle=").map(PathBuf::from));
+            let pid = number(&state.init_process_pid)?;
+            Some((Runtime::Runc, pid, state.init_process_start.as_u64(), bundle))
+        };
+        let crun = || {
+            let status: CrunStatus = document(&path.join("status"))?;
+            let pid = number(&status.pid)?;
+            let bundle = status.bundle.as_str().map(PathBuf::from);
+            Some((Runtime::Crun, pid, status.process_start_time.as_u64(), bundle))
+        };
+        let Some((runtime, pid, started, bundle)) = runc().or_else(crun) else {
             continue;
         };
         let mut found = ContainerRecord::new(id, runtime, pid);
@@ -306,8 +348,8 @@ impl ContainerRecord {
 
     /// The annotations of its configuration are labels.
     fn annotate(&mut self) {
-        if let Some(config) = self.config.as_deref().and_then(document) {
-            self.label(&config["annotations"]);
+        if let Some(config) = self.config.as_deref().and_then(document::<Annotated>) {
+            self.label(&config.annotations);
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::host::in_container;
 use crate::privileges;
 use alloc::format;
 use fleetgate_session::exec::environment::{ROOT_PATH, Variables};
-use fleetgate_session::exec::{Stop, program, refused, steps::Steps, streams, watch};
+use fleetgate_session::exec::{Stop, program, refused, streams, timings::StepTimer, watch};
 use fleetgate_session::order::{Control, failure};
 use fleetgate_sys::{Errno, Fd, exec, file, process, seccomp};
 use fleetgate_wire::container::{Container, InsideUser};
@@ -47,7 +47,7 @@ pub fn start(
     order: &Exec,
     terminal: Option<&Fd>,
     environment: &Variables,
-    (steps, unwatched): (Steps, Option<Failure>),
+    (timer, unwatched): (StepTimer, Option<Failure>),
 ) -> Result<i32, Stop> {
     enter_directory(container, order)?;
     let program = program::of(order, environment)?;
@@ -76,7 +76,7 @@ pub fn start(
     streams::lead_session(order, terminal, false)?;
     exec::reset_signals();
     control.say(&Reply::Leaving {
-        timings: steps.into_timings(),
+        timings: timer.into_timings(),
         unrecorded: None,
         unwatched,
     });

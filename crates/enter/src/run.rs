@@ -4,7 +4,7 @@ use crate::namespaces::Entrance;
 use crate::privileges::{self, Then};
 use crate::{host, program, user};
 use alloc::ffi::CString;
-use fleetgate_session::exec::{REFUSED, Stop, process_settings, refused, steps::Steps, streams, watch};
+use fleetgate_session::exec::{REFUSED, Stop, process_settings, refused, streams, timings::StepTimer, watch};
 use fleetgate_session::order::{Control, OrderDescriptors, failure};
 use fleetgate_session::{networking, sftp};
 use fleetgate_sys::{Errno, Fd, clock, close_range, credentials, file, socket, terminal};
@@ -68,7 +68,7 @@ fn become_program(
     mut order: Exec,
     mut given: OrderDescriptors,
 ) -> Result<i32, Stop> {
-    let mut steps = Steps::new(order.timings);
+    let mut timer = StepTimer::new(order.timings);
     let entrance = Entrance::take(container, &mut given)?;
     let console = given.take(Role::Console);
     let watched = watch::asked(order.watch.as_ref(), &mut given)?;
@@ -82,20 +82,20 @@ fn become_program(
         process_settings::set_login_uid(order.account.ids.uid)?;
     }
     host::apply_limits(container)?;
-    steps.done(c"host");
+    timer.done(c"host");
     control.say(&Reply::Ready);
-    steps.done(c"ready");
+    timer.done(c"ready");
 
     // In the container's namespaces, but for its processes', as its root.
     entrance.enter()?;
-    steps.done(c"namespaces");
+    timer.done(c"namespaces");
     let account = user::find(&container.user)?;
-    steps.done(c"account");
+    timer.done(c"account");
     if let Some(console) = console {
         let (theirs, path) = open_terminal(&container.window, &console)?;
         given.add(Role::Terminal, theirs);
         order.terminal = Some(path);
-        steps.done(c"terminal");
+        timer.done(c"terminal");
     }
     order.account = account;
     let terminal = streams::place(&order, given)?;
@@ -108,7 +108,7 @@ fn become_program(
     let environment = program::environment(container, &order);
     privileges::become_user(container, &order.account.ids, Then::Execute)?;
     process_settings::new_keyring()?;
-    steps.done(c"privileges");
+    timer.done(c"privileges");
 
     // As the user, with the container's capabilities. What comes now is seen by its processes.
     program::start(
@@ -117,7 +117,7 @@ fn become_program(
         &order,
         terminal.as_ref(),
         &environment,
-        (steps, unwatched),
+        (timer, unwatched),
     )
 }
 

@@ -9,7 +9,7 @@ use fleetgate_sys::spawn::{Child, Program, Spawn, SpawnError, Stack, Step, Strin
 use fleetgate_sys::{Errno, Fd, memfd, poll, socket};
 use fleetgate_wire::container;
 use fleetgate_wire::order::{BY_REFERENCE, Work};
-use fleetgate_wire::{MAX_INLINE, MAX_ORDER};
+use fleetgate_wire::{Failure, MAX_INLINE, MAX_ORDER, Reason};
 use std::ffi::CStr;
 use std::time::{Duration, Instant};
 
@@ -123,7 +123,19 @@ pub(crate) fn attempt(
     };
     let child = spawned.map_err(|e| match is_of_the_image(&e) {
         true => AttemptError::Exec(e),
-        false => AttemptError::Final(LaunchError::of_spawn(e)),
+        false => AttemptError::Final(match LaunchError::of_spawn(e) {
+            // That of a container goes with it.
+            LaunchError::Cgroup(Errno::ENOENT | Errno::ENODEV)
+                if prepared.subcommand == container::SUBCOMMAND =>
+            {
+                LaunchError::Refused(Failure {
+                    reason: Reason::Ended,
+                    errno: e.errno.0,
+                    subject: c"the container".into(),
+                })
+            }
+            other => other,
+        }),
     })?;
     // The helper's end lives in the helper alone from here on: its hang-up is our news.
     drop(theirs);

@@ -274,8 +274,8 @@ pub enum EndError {
     Over(String),
     /// Its record cannot be read.
     Record(PathBuf, String),
-    /// The order was not left for its server.
-    Order(PathBuf, std::io::Error),
+    /// The command was not left for its server.
+    Command(PathBuf, std::io::Error),
     /// This process of this session was not signalled.
     Kill(i32, String, Errno),
 }
@@ -285,7 +285,7 @@ impl fmt::Display for EndError {
         match self {
             EndError::Over(id) => write!(f, "the session {id} is over"),
             EndError::Record(path, why) => write!(f, "{}: {why}", path.display()),
-            EndError::Order(path, e) => write!(f, "{}: {e}", path.display()),
+            EndError::Command(path, e) => write!(f, "{}: {e}", path.display()),
             EndError::Kill(pid, id, e) => {
                 write!(f, "the process {pid} of the session {id} cannot be ended: {e}")
             }

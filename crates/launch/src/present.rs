@@ -1,5 +1,5 @@
 //! The sessions of this machine for its administrator: who is in now, by the notes that session reapers make, and the end of one
-//! of them by order. It writes nothing but the order, and closes nothing: the server that the session is of does.
+//! of them by a command. It writes nothing but the command, and closes nothing: the server that the session is of does.
 
 use crate::error::EndError;
 use crate::record_files::read_record;
@@ -78,13 +78,13 @@ pub fn noted(directory: &Path, most: usize) -> std::io::Result<Option<Vec<String
     Ok(Some(found))
 }
 
-/// Where the order to end a session is left for the server that the session is of.
-pub fn end_order(directory: &Path, id: &SessionId) -> PathBuf {
+/// Where the command to end a session is left for the server that the session is of.
+pub fn end_command_path(directory: &Path, id: &SessionId) -> PathBuf {
     directory.join(format!("{}.end", hex(id)))
 }
 
-/// Kills a session of this machine. `order` is left for its server, which writes it into the audit log with the end.
-pub fn end(directory: &Path, id: &str, order: &str) -> Result<(), EndError> {
+/// Kills a session of this machine. `command` is left for its server, which writes it into the audit log with the end.
+pub fn end(directory: &Path, id: &str, command: &str) -> Result<(), EndError> {
     let path = directory.join(format!("{id}.json"));
     let over = || EndError::Over(id.to_owned());
     let note = match path.exists() {
@@ -97,7 +97,7 @@ pub fn end(directory: &Path, id: &str, order: &str) -> Result<(), EndError> {
     if !runs(&note, &boot_id()) {
         return Err(over());
     }
-    let left = end_order(directory, &note.session.id);
+    let left = end_command_path(directory, &note.session.id);
     let written = OpenOptions::new()
         .write(true)
         .create(true)
@@ -105,8 +105,8 @@ pub fn end(directory: &Path, id: &str, order: &str) -> Result<(), EndError> {
         .mode(0o600)
         .custom_flags(fleetgate_sys::file::flags::O_NOFOLLOW)
         .open(&left)
-        .and_then(|mut file| file.write_all(order.as_bytes()));
-    written.map_err(|e| EndError::Order(left, e))?;
+        .and_then(|mut file| file.write_all(command.as_bytes()));
+    written.map_err(|e| EndError::Command(left, e))?;
     if let Some(cgroup) = &note.session.cgroup {
         // Linux 5.14; before that, the group has to do.
         let _ = std::fs::write(cgroup.join("cgroup.kill"), "1");

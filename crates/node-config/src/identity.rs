@@ -25,10 +25,10 @@ const TLS_KEY: &str = "tls.key";
 /// The longest of these files.
 const MAX_FILE: u64 = 1 << 20;
 
-/// A node in its cluster.
+/// Who the node is in its cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Identity {
+pub struct NodeIdentity {
     /// The cluster's name.
     pub cluster: String,
     /// The node's name there.
@@ -58,9 +58,9 @@ impl std::fmt::Display for IdentityError {
 
 impl std::error::Error for IdentityError {}
 
-impl Identity {
+impl NodeIdentity {
     /// What stands below this state directory; none: the machine did not join.
-    pub fn load(state_directory: &Path) -> Result<Option<Identity>, IdentityError> {
+    pub fn load(state_directory: &Path) -> Result<Option<NodeIdentity>, IdentityError> {
         let path = state_directory.join(DIRECTORY).join(IDENTITY);
         let Some(text) = read(&path)? else { return Ok(None) };
         serde_json::from_slice(&text).map(Some).map_err(|e| {
@@ -219,9 +219,9 @@ mod tests {
     fn what_is_written_is_read_and_nobody_elses() {
         let state = std::env::temp_dir().join(format!("fleetgate-identity-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&state);
-        assert_eq!(Identity::load(&state), Ok(None));
+        assert_eq!(NodeIdentity::load(&state), Ok(None));
         assert_eq!(load_tls_key(&state), Ok(None));
-        let identity = Identity {
+        let identity = NodeIdentity {
             cluster: "home".into(),
             node: "web1".into(),
             proxies: vec!["proxy.example:443".into()],
@@ -231,7 +231,7 @@ mod tests {
         };
         identity.save(&state).expect("written");
         save_tls_key(&state, b"key").expect("written");
-        assert_eq!(Identity::load(&state), Ok(Some(identity)));
+        assert_eq!(NodeIdentity::load(&state), Ok(Some(identity)));
         assert_eq!(
             load_tls_key(&state).expect("read").as_deref(),
             Some(&b"key".to_vec())
@@ -246,7 +246,7 @@ mod tests {
         assert!(error.contains("chmod 600"), "{error}");
         for bad in [&b"{}"[..], b"", &[b' '; MAX_FILE as usize + 1]] {
             std::fs::write(state.join(DIRECTORY).join(IDENTITY), bad).expect("written");
-            let error = Identity::load(&state).expect_err("not good").to_string();
+            let error = NodeIdentity::load(&state).expect_err("not good").to_string();
             assert!(error.contains(IDENTITY), "{error}");
         }
         std::fs::remove_dir_all(&state).expect("clean");

@@ -2,7 +2,7 @@
 #![allow(missing_docs)]
 
 use crate::cluster::{Cluster, SignedState};
-use crate::identity::Identity as Joined;
+use crate::identity::NodeIdentity;
 use fleetgate_policy::cluster::{Identity, Name, Role, SSH_EXTENSION, Selector, State, Subject};
 use fleetgate_ssh::key::{Certificate, CertificateKind, Draft, KeyType, PrivateKey, PublicKey};
 
@@ -65,8 +65,8 @@ impl Hand {
     }
 }
 
-pub fn joined(cluster: &str) -> Joined {
-    Joined {
+pub fn joined(cluster: &str) -> NodeIdentity {
+    NodeIdentity {
         cluster: cluster.to_owned(),
         node: "web1".to_owned(),
         proxies: vec!["proxy:443".to_owned()],

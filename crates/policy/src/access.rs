@@ -44,7 +44,7 @@ pub enum RootLogin {
 
 /// What somebody proved himself with, as far as the root rule asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Proof {
+pub enum ProofKind {
     /// A key or certificate.
     Key {
         /// It is bound to a forced command or to a list of commands.
@@ -82,17 +82,17 @@ impl RootLogin {
     }
 
     /// Whether an account of uid 0, by whatever name, may come in with this proof.
-    pub fn allow(self, account: &Account<'_>, proof: Proof) -> Result<(), Denied> {
+    pub fn allow(self, account: &Account<'_>, proof: ProofKind) -> Result<(), Denied> {
         let refused = |why: &str| Err(Denied::new(format!("{} may not log in: {why}", account.name)));
         match (self, proof) {
             _ if account.uid != 0 => Ok(()),
             (RootLogin::Yes, _) => Ok(()),
             (RootLogin::No, _) => refused("root_login is \"no\""),
-            (_, Proof::Password) => refused("root_login asks for a key"),
-            (RootLogin::ForcedCommandsOnly, Proof::Key { forced: false }) => {
+            (_, ProofKind::Password) => refused("root_login asks for a key"),
+            (RootLogin::ForcedCommandsOnly, ProofKind::Key { forced: false }) => {
                 refused("root_login asks for a key with a forced command")
             }
-            (_, Proof::Key { .. }) => Ok(()),
+            (_, ProofKind::Key { .. }) => Ok(()),
         }
     }
 }
@@ -269,7 +269,7 @@ mod tests {
 
     #[test]
     fn the_root_rule_counts_for_uid_0() {
-        let (key, forced) = (Proof::Key { forced: false }, Proof::Key { forced: true });
+        let (key, forced) = (ProofKind::Key { forced: false }, ProofKind::Key { forced: true });
         for (rule, password, with_key, with_forced) in [
             ("yes", true, true, true),
             ("prohibit-password", false, true, true),
@@ -288,7 +288,7 @@ mod tests {
                 groups: &[],
             };
             for (proof, want) in [
-                (Proof::Password, password),
+                (ProofKind::Password, password),
                 (key, with_key),
                 (forced, with_forced),
             ] {

@@ -12,14 +12,14 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct GrantId(pub u64);
 
-/// Who came in.
+/// The proofs that a login was let in by.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Identity {
-    /// How it was proven, the deciding way first; more than one where a list of methods is required.
+pub struct Proofs {
+    /// The deciding way first; more than one where a list of methods is required.
     pub proven: Vec<How>,
 }
 
-/// One way of proving it.
+/// One way of proving a login.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum How {
     /// A key.
@@ -66,7 +66,7 @@ impl fmt::Display for How {
     }
 }
 
-impl fmt::Display for Identity {
+impl fmt::Display for Proofs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, how) in self.proven.iter().enumerate() {
             write!(f, "{}{how}", if i > 0 { " and " } else { "" })?;
@@ -80,8 +80,8 @@ impl fmt::Display for Identity {
 pub struct Grant {
     /// Its number.
     pub id: GrantId,
-    /// Who.
-    pub identity: Identity,
+    /// How it was proven.
+    pub proofs: Proofs,
     /// As which account.
     pub login: AccountName,
     /// What of.
@@ -160,7 +160,7 @@ mod tests {
         let bob = AccountName::parse(b"bob").unwrap();
         let grant = Grant {
             id: GrantId(1),
-            identity: Identity {
+            proofs: Proofs {
                 proven: vec![How::Password],
             },
             login: alice.clone(),
@@ -210,7 +210,7 @@ mod tests {
         let alice = AccountName::parse(b"alice").unwrap();
         let grant = |must_change_password| Grant {
             id: GrantId(1),
-            identity: Identity { proven: Vec::new() },
+            proofs: Proofs { proven: Vec::new() },
             login: alice.clone(),
             permits: Permits::all(),
             must_change_password,
@@ -251,17 +251,17 @@ mod tests {
     }
 
     #[test]
-    fn identities_are_one_line() {
+    fn proofs_are_one_line() {
         let how = How::Certificate {
             key_id: "a\nb".into(),
             serial: 7,
             fingerprint: "SHA256:x".into(),
             ca: "SHA256:y".into(),
         };
-        let identity = Identity {
+        let proofs = Proofs {
             proven: vec![how, How::Password],
         };
         let want = "certificate \"a\\nb\" (serial 7) of SHA256:x, CA SHA256:y and password";
-        assert_eq!(identity.to_string(), want);
+        assert_eq!(proofs.to_string(), want);
     }
 }

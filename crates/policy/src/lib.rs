@@ -1,4 +1,4 @@
-//! Identities, grants, permits and command lists: who may do what, as pure functions. It reads no file, asks no
+//! Grants with their proofs, permits and command lists: who may do what, as pure functions. It reads no file, asks no
 //! name service, opens no socket and knows no protocol; whoever uses it brings addresses, times and account facts.
 #![forbid(unsafe_code)]
 #![cfg_attr(
@@ -26,7 +26,7 @@ pub mod watching;
 
 pub use account_name::{AccountName, account_and_container, login_matches};
 pub use error::Invalid;
-pub use grant::{Grant, GrantId, GrantRequest, How, Identity};
+pub use grant::{Grant, GrantId, GrantRequest, How, Proofs};
 pub use permits::{Kind, Permits, What};
 pub use rule::{Denied, Rule};
 pub use watching::{Audit, Stance, Watching};

@@ -43,6 +43,8 @@ pub mod raw;
 pub mod seccomp;
 pub mod self_test;
 pub mod service;
+#[cfg(any(feature = "std", test))]
+pub mod short_lived;
 pub mod signals;
 pub mod slots;
 pub mod socket;

@@ -318,8 +318,8 @@ pub fn spawn(what: &Spawn<'_>, stack: &mut Stack) -> core::result::Result<Child,
     let started = start(&mut plan, what.cgroup, stack);
     restore_signals(signals);
     let (pid, pidfd, fallback) = started.map_err(|e| match e {
-        // What only CLONE_INTO_CGROUP answers: not a cgroup, dying, not writable by us, threaded or not a leaf.
-        Errno::EBADF | Errno::ENODEV | Errno::EACCES | Errno::EBUSY | Errno::EOPNOTSUPP
+        // What only CLONE_INTO_CGROUP answers: not a cgroup, dying or removed, not writable by us, threaded or not a leaf.
+        Errno::EBADF | Errno::ENODEV | Errno::ENOENT | Errno::EACCES | Errno::EBUSY | Errno::EOPNOTSUPP
             if what.cgroup.is_some() =>
         {
             fail(Step::Cgroup, e)

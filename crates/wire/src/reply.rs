@@ -12,6 +12,7 @@ choice! {
     pub enum Reply("reply") {
         /// The image runs and everything that needs root is done; exec and sftp say it **before** privileges
         /// drop, so nothing a user does to his own processes can look like a bad image. Networking says it after.
+        /// In a container: what takes the machine's files is done; the container may cause a death from here on.
         0 => Ready,
         /// The next system call executes the user's program. Not said: it certainly did not run.
         1 => Leaving {

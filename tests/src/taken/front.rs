@@ -8,7 +8,7 @@ use fleetgate_ssh::settings::Settings;
 use fleetgate_sys::{Fd, file};
 use fleetgate_wire::net::{Done, What};
 use fleetgate_wire::node::front::{FromFront, Program, Start, Ticket, ToFront};
-use fleetgate_wire::node::{self, FrontPermits, State};
+use fleetgate_wire::node::{self, FrontPermits, FrozenConnection};
 use std::io::{Read, Write};
 use std::sync::Arc;
 
@@ -27,8 +27,8 @@ pub struct Front {
 pub struct Handed {
     /// Its number.
     pub number: node::ConnectionNumber,
-    /// Its frozen state.
-    pub state: State,
+    /// As the lobby froze it.
+    pub frozen: FrozenConnection,
     /// What the monitor says that it may.
     pub permits: FrontPermits,
     /// For its next exchange.
@@ -69,13 +69,13 @@ impl Front {
         let arrived = self.seat.hear_until(|word, mut fds| match word {
             ToFront::Arrived {
                 connection,
-                state,
+                frozen,
                 permits,
                 cookie,
                 ..
             } => Some(Handed {
                 number: *connection,
-                state: state.clone(),
+                frozen: frozen.clone(),
                 permits: *permits,
                 cookie: *cookie,
                 socket: fds.pop().expect("its socket"),
@@ -85,11 +85,11 @@ impl Front {
         arrived.expect("a connection is handed over").1
     }
 
-    /// The same, and that it is the one which the lobby gave: state and socket.
+    /// The same, and that it is the one which the lobby gave: frozen connection and socket.
     pub fn handed_as(&mut self, accepted: &mut Accepted) -> Handed {
         let handed = self.handed();
         assert_eq!(handed.number, accepted.arrival.number);
-        assert_eq!(handed.state, accepted.state);
+        assert_eq!(handed.frozen, accepted.frozen);
         file::write_all(handed.socket.raw(), b"here").expect("its socket is open");
         let mut got = [0; 4];
         accepted
@@ -239,7 +239,7 @@ impl Front {
     /// the session's pipes; what the client reads.
     pub fn serve_command(&mut self, handed: &Handed, client: &mut Connection, line: &str) -> String {
         let mut server =
-            Connection::thaw(handed.state.expose(), self.settings.clone()).expect("what was frozen");
+            Connection::thaw(handed.frozen.expose(), self.settings.clone()).expect("what was frozen");
         let channel = client.open(&ChannelKind::Session).expect("a client that is in");
         let exec = Request::Exec {
             command: line.as_bytes().to_vec(),

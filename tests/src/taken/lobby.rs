@@ -7,7 +7,7 @@ use fleetgate_ssh::kex::Method;
 use fleetgate_ssh::settings::{HostKeyOffer, Settings};
 use fleetgate_sys::Fd;
 use fleetgate_wire::node::lobby::{FromLobby, ToLobby};
-use fleetgate_wire::node::{self, State, Verdict};
+use fleetgate_wire::node::{self, FrozenConnection, Verdict};
 use std::net::TcpStream;
 use std::sync::Arc;
 
@@ -49,7 +49,7 @@ pub struct Accepted {
     /// His client.
     pub client: Connection,
     /// The connection, frozen for its front.
-    pub state: State,
+    pub frozen: FrozenConnection,
     /// The session id, as both of them know it.
     pub session_id: Vec<u8>,
     /// The request that let him in.
@@ -201,7 +201,7 @@ impl Lobby {
         assert_eq!(accepted, Some(()), "the client hears that it is in");
         assert!(visit.server.may_move());
         Accepted {
-            state: State::new(visit.server.freeze().expect("it may move").to_vec()),
+            frozen: FrozenConnection::new(visit.server.freeze().expect("it may move").to_vec()),
             arrival: visit.arrival,
             client: visit.client,
             session_id,
@@ -220,7 +220,7 @@ impl Lobby {
     pub fn hand_over(&self, accepted: &Accepted) -> Fate {
         self.seat.say(&FromLobby::HandOver {
             connection: accepted.arrival.number,
-            state: accepted.state.clone(),
+            frozen: accepted.frozen.clone(),
         })
     }
 

@@ -36,6 +36,7 @@ fn common() -> Vec<(&'static str, String)> {
     let lib = format!("/usr/lib/fleetgate/{VERSION}");
     vec![
         ("-rwxr-xr-x", "/usr/bin/fleetgate".to_owned()),
+        ("-rwxr-xr-x", "/usr/bin/fleetgate-exec".to_owned()),
         ("-rwxr-xr-x", format!("{lib}/fleetgate-session")),
         ("-rwxr-xr-x", format!("{lib}/fleetgate-front")),
         ("-rwxr-xr-x", format!("{lib}/fleetgate-tunnel")),

@@ -27,6 +27,9 @@ fn roles_say_who_enters_which_container() {
         # By the master, the second time on the connection of the first; the account's own sessions are elsewhere.
         again in_it; is "$(in_it)" "$inside"; is "$(in_it)" "$inside"
         is "$("$F" ssh --home home ada@gate hostname)" "$(hostname)"
+        # By the names that `fleetgate ssh` has for it.
+        is "$("$F" ssh --home home ada@gate+$C hostname)" runc
+        is "$("$F" ssh --home home --container $C ada@gate.test hostname)" runc
         # Plain ssh, by a certificate and the proxy command.
         is "$(ssh -F home.config -o ProxyCommand="$F proxy-command --home home --login %r %h %p" ada+$C@gate.test hostname)" runc
         # A file, and a check of the node's own commands.

@@ -1,13 +1,13 @@
 //! A program inside has what the runtime's own `exec` gives it.
 
-use fleetgate_tests::containers::{Container, Runtime, errors, on_terminal, with_users};
+use fleetgate_tests::containers::{Container, Runtime, errors, line_of, on_terminal, with_users};
 use fleetgate_tests::needs_root;
 use serde_json::{Value, json};
 use std::io::Write;
 use std::process::Stdio;
 
 /// All that can be told from inside about the process itself.
-const STATE: &str = "cat /proc/self/status | while read key rest; do case $key in \
+pub const STATE: &str = "cat /proc/self/status | while read key rest; do case $key in \
     Uid:|Gid:|Groups:|CapInh:|CapPrm:|CapEff:|CapBnd:|CapAmb:|NoNewPrivs:|Seccomp:|Seccomp_filters:) echo $key $rest;; esac; \
     done; cat /proc/self/limits /proc/self/oom_score_adj /proc/self/cgroup; umask; pwd; hostname; \
     for kind in ipc mnt net pid user uts cgroup; do ls -l /proc/self/ns/$kind; done | sed 's/.* -> //'; ls -l /proc/self/fd | wc -l";
@@ -137,12 +137,7 @@ fn a_terminal_is_the_containers() {
         &["-w", "/srv"],
         &["sh", "-c", "tty; stty size; ls -ln $(tty); kill -HUP $$"],
     );
-    let words: Vec<String> = std::iter::once(command.get_program())
-        .chain(command.get_args())
-        .map(|word| format!("'{}'", word.to_string_lossy()))
-        .collect();
-    // script gives it a terminal, timeout would take it into the background.
-    let line = format!("stty rows 33 columns 111; exec {}", words[2..].join(" "));
+    let line = format!("stty rows 33 columns 111; exec {}", line_of(&command));
     let (text, out) = on_terminal(&line);
     assert!(
         text.contains("/dev/pts/0\r\n33 111\r\n"),

@@ -7,3 +7,6 @@ mod by_ssh;
 mod entering;
 mod hostile;
 mod profile;
+mod runtimes;
+mod small_program;
+mod wave;

@@ -21,7 +21,7 @@ fn a_lobby_lets_nobody_in_whom_the_monitor_has_not_verified() {
                 let visit = s.lobby.establish(&s.node);
                 s.lobby.seat.say(&FromLobby::HandOver {
                     connection: visit.arrival.number,
-                    state: s.ada.0.state.clone(),
+                    frozen: s.ada.0.frozen.clone(),
                 });
             },
             Want::Ends("handed over without a login"),
@@ -32,7 +32,7 @@ fn a_lobby_lets_nobody_in_whom_the_monitor_has_not_verified() {
                 let arrival = s.lobby.arrive(&s.node);
                 s.lobby.seat.say(&FromLobby::HandOver {
                     connection: arrival.number,
-                    state: s.ada.0.state.clone(),
+                    frozen: s.ada.0.frozen.clone(),
                 });
             },
             Want::Ends("handed over without a login"),
@@ -43,7 +43,7 @@ fn a_lobby_lets_nobody_in_whom_the_monitor_has_not_verified() {
                 for connection in [0, 1 << 40, u64::MAX] {
                     s.lobby.seat.say(&FromLobby::HandOver {
                         connection,
-                        state: s.ada.0.state.clone(),
+                        frozen: s.ada.0.frozen.clone(),
                     });
                 }
             },

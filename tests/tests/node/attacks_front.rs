@@ -15,7 +15,7 @@ use fleetgate_wire::node::front::{
     ClientVariable, FromFront, Program, RequestKind, Start, Terminal, ToFront,
 };
 use fleetgate_wire::node::lobby::FromLobby;
-use fleetgate_wire::node::{Blob, State, Verdict};
+use fleetgate_wire::node::{Blob, FrozenConnection, Verdict};
 use std::net::{Shutdown, TcpListener};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -192,7 +192,7 @@ fn a_front_reaches_no_connection_but_its_own() {
             |s| {
                 s.front.seat.say(&FromLobby::HandOver {
                     connection: s.ada.1.number,
-                    state: s.bea.0.state.clone(),
+                    frozen: s.bea.0.frozen.clone(),
                 });
             },
             Want::Ends("asked for what it may not"),
@@ -461,7 +461,7 @@ fn a_grant_ends_with_its_certificate() {
         }
         lobby.seat.say(&FromLobby::HandOver {
             connection: visit.arrival.number,
-            state: State::new(b"state".to_vec()),
+            frozen: FrozenConnection::new(b"frozen".to_vec()),
         });
         let mut front = node.front();
         let number = front.handed().number;

@@ -1,7 +1,7 @@
 //! A node that joined a cluster and has no port of its own: a proxy that the test plays, OpenSSH's client through it.
 
 use fleetgate_net::x509::PublicKey;
-use fleetgate_node::identity::Identity;
+use fleetgate_node::identity::NodeIdentity;
 use fleetgate_proto::signed;
 use fleetgate_proto::v1::{AuditPosition, Renewed, from_node, to_node};
 use fleetgate_tests::joined::{Bridge, Cluster, Control, NODE, Proxy, by, life, now, run, soon};
@@ -135,7 +135,7 @@ fn a_node_says_who_it_is_and_its_audit_log_and_certificates_go_by_the_proxy() {
                     // It is waited for on another thread: this one has the connection that it travels on.
                     let written = move || {
                         wait_until("the newer certificate is written", || {
-                            let joined = Identity::load(Path::new(STATE)).ok().flatten();
+                            let joined = NodeIdentity::load(Path::new(STATE)).ok().flatten();
                             joined.is_some_and(|joined| joined.tls_chain == [leaf.clone()])
                         });
                     };

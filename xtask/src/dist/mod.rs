@@ -90,6 +90,7 @@ fn stage(built: &Built, layout: &Layout, stage: &Path, epoch: u64) -> Result {
     // Symbols are a seventh of the file; what they would say in a backtrace, `addr2line` says with the build's own file.
     run(Command::new("strip").arg("--strip-all").arg(&program))
         .map_err(|e| format!("{e} (package binutils)"))?;
+    place(&stage.join("usr/bin/fleetgate-exec"), &read(&built.exec)?, 0o755)?;
     place(&lib.join("fleetgate-session"), &read(&built.helper)?, 0o755)?;
     place(&lib.join("fleetgate-front"), &read(&built.front)?, 0o755)?;
     place(&lib.join("fleetgate-tunnel"), &read(&built.tunnel)?, 0o755)?;

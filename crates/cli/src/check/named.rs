@@ -2,12 +2,12 @@
 
 use crate::account;
 use crate::flags::{Arguments, Outcome};
+use crate::images;
 use crate::node::configuration;
 use crate::output::{json_line, print, table};
-use crate::{images, local_session};
 use fleetgate_base::own;
 use fleetgate_client::check::{Secret, Values};
-use fleetgate_launch::{Launch, LaunchThreads, RunningHelper, Threads};
+use fleetgate_launch::{Launch, LaunchThreads, RunningHelper, Threads, local};
 use fleetgate_node::config::Config;
 use fleetgate_policy::cluster::listing::{self, Reader};
 use fleetgate_policy::commands::{Command, Commands, NamedCommand};
@@ -161,7 +161,7 @@ fn test_one(given: &Arguments, commands: &Commands, name: &str) -> Outcome {
     }
     let as_whom = account.name.to_string_lossy().into_owned();
     let mut order = Exec::new(
-        local_session::id(),
+        local::session_id(),
         account,
         Program::Direct {
             argv: argv(&command)?,

@@ -33,7 +33,8 @@ pub const TABLE: &[Command] = &[
          containers usually have.\n\n\
          The program that enters comes from memory that nobody can alter, and takes no power into the container; \
          docs/containers.md says how. There is a terminal where standard input and output are one. Takes root. The exit \
-         code is the command's own, or 125 where it was not run. Flags stand before NAME.",
+         code is the command's own, or 125 where it was not run. Flags stand before NAME.\n\n\
+         `fleetgate-exec` is the same in a small program that starts sooner, for scripts and probes.",
         container::exec,
     )
     .flags(&[

@@ -152,8 +152,8 @@ pub const TABLE: &[Command] = &[
     Command::new(
         &["ssh"],
         "log in to a node, or run a command there",
-        "NODE is a name, or labels (`env=prod,role=db`): where several nodes match it asks which. Flags are ssh's, and \
-         stand before the command. The exit code is the command's, or 255 where the connection failed, 2 where the \
+        "NODE is a name, or labels (`env=prod,role=db`): where several nodes match it asks which. NODE+CONTAINER is a \
+         container there. Flags are ssh's, and stand before the command. The exit code is the command's, or 255 where the connection failed, 2 where the \
          command line is wrong.",
         remote::ssh,
     )

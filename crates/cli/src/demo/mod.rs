@@ -9,8 +9,10 @@ mod login;
 
 use crate::flags::Outcome;
 use crate::output::print;
-use crate::{account, images, local_session, relay, seal};
-use fleetgate_launch::{Begun, Launch, LaunchThreads, RunningHelper, SessionReaper, SessionToClose, Threads};
+use crate::{account, images, relay, seal};
+use fleetgate_launch::{
+    Begun, Launch, LaunchThreads, RunningHelper, SessionReaper, SessionToClose, Threads, local,
+};
 use fleetgate_seal::{FallbackChain, Options, Source};
 use fleetgate_sys::process::{self, Exit};
 use fleetgate_sys::terminal;
@@ -78,7 +80,7 @@ fn session(
         order.terminal = Some(path);
         (vec![(Role::Terminal, user)], Some(ours))
     } else {
-        (local_session::own_streams()?, None)
+        (local::own_streams()?, None)
     };
     if on_terminal && command.is_empty() {
         println!("(your shell, in a session of its own; end it with `exit`)\n");
@@ -155,7 +157,7 @@ fn program(command: &[OsString], on_terminal: bool) -> Program {
 }
 
 fn order(account: Account, program: Program) -> Exec {
-    let mut order = Exec::new(local_session::id(), account, program);
+    let mut order = Exec::new(local::session_id(), account, program);
     order.environment.set = terminal_type();
     order.environment.etc_environment = true;
     order.timings = true;

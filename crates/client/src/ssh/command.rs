@@ -184,7 +184,7 @@ async fn through(
             None => profile.proxy.clone(),
         };
         let address = address.as_str();
-        let user = options.user.clone().unwrap_or_else(|| profile.account());
+        let user = options.login(|| profile.account());
         if !is_selector(&options.host) && !master_was_asked {
             master_was_asked = true;
             let node = config::node(&options.host, &profile.cluster);

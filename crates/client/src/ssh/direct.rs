@@ -29,7 +29,7 @@ pub(super) async fn to_port(
     let (host, port) = host_and_port(address).map_err(SshError::Local)?;
     let home = Home::find(options.home.as_deref())?;
     let profile = home.login()?;
-    let user = options.user.clone().unwrap_or_else(|| profile.account());
+    let user = options.login(|| profile.account());
     let node = config::node(&options.host, &profile.cluster);
     let mut plan = plan(options, user, "client-node", starter);
     node.clone_into(&mut plan.place);
@@ -59,7 +59,7 @@ pub(super) async fn to_server(
 ) -> Result<i32, SshError> {
     let port = options.port.unwrap_or(SSH_PORT);
     let known = known_hosts(options)?;
-    let user = match &options.user {
+    let here = match &options.user {
         Some(user) => user.clone(),
         None => name_here().ok_or_else(|| {
             SshError::Local(
@@ -69,6 +69,7 @@ pub(super) async fn to_server(
             )
         })?,
     };
+    let user = options.login(|| here);
     let plan = plan(options, user, "client-node", starter);
     let named = named_keys(options);
     let home = Home::find(options.home.as_deref());

@@ -82,6 +82,8 @@ pub enum X11 {
 pub struct Options {
     /// The account, if it was said.
     pub user: Option<String>,
+    /// A container of the node's, if one is meant and not the node itself.
+    pub container: Option<String>,
     /// A node, or labels; with `direct` a host.
     pub host: String,
     /// Of a direct connection.
@@ -177,6 +179,7 @@ impl Default for Options {
             user: None,
             host: String::new(),
             port: None,
+            container: None,
             direct: false,
             proxy: None,
             address: None,
@@ -237,6 +240,15 @@ pub(crate) fn read_file(text: &str, host: &str) -> Result<usize, String> {
 }
 
 impl Options {
+    /// What the node is asked to let in: the account, by default `account`, and behind a `+` the container.
+    pub fn login(&self, account: impl FnOnce() -> String) -> String {
+        let account = self.user.clone().unwrap_or_else(account);
+        match &self.container {
+            Some(container) => format!("{account}+{container}"),
+            None => account,
+        }
+    }
+
     /// Reads the words behind `fleetgate ssh`.
     pub fn parse(words: &[OsString]) -> Result<Invocation, Invalid> {
         let mut line = Line::default();
@@ -319,6 +331,7 @@ impl Line {
             ("--no-master", Some(_)) => return Err("`--no-master` takes no value".to_owned()),
             ("--no-master", None) => return self.anew("ControlPersist", "no"),
             ("--address", value) => self.options.address = Some(given("--address", value, rest)?),
+            ("--container", value) => self.options.container = Some(given("--container", value, rest)?),
             ("--home", value) => self.options.home = Some(given("--home", value, rest)?),
             ("--proxy", value) => {
                 self.options.proxy = Some(given("--proxy", value, rest)?);

@@ -2,15 +2,15 @@
 //! and the tunnel bring is believed for its signature alone; a state that is older than what is known is refused.
 
 mod error;
-mod member;
+mod login;
 mod signed;
 
 pub use error::ClusterError;
-pub use member::Member;
+pub use login::ClusterLogin;
 pub use signed::{MAX_SIGNED, SignedState, StateChange, StateFiles, StateWriter};
 
 use crate::Config;
-use crate::identity::Identity as Joined;
+use crate::identity::NodeIdentity;
 use fleetgate_net::x509::Certificate;
 use fleetgate_policy::cluster::{
     Allowed, Attempt, Fresh, Identity, Labels, Lock, Name, Refusal, STALE, State, Target, decide,
@@ -45,7 +45,7 @@ pub enum Change {
 impl Cluster {
     /// What `fleetgate join` left below the state directory; none: the machine did not join.
     pub fn load(config: &Config) -> Result<Option<Cluster>, ClusterError> {
-        let Some(joined) = Joined::load(&config.state_directory).map_err(|e| e.to_string())? else {
+        let Some(joined) = NodeIdentity::load(&config.state_directory).map_err(|e| e.to_string())? else {
             return Ok(None);
         };
         let Some(signed) = SignedState::load(&config.state_directory)? else {
@@ -71,7 +71,7 @@ impl Cluster {
     }
 
     /// A node that joined, with a state that was believed before: it is signed by a key of its own list.
-    pub fn new(joined: &Joined, signed: SignedState) -> Result<Cluster, ClusterError> {
+    pub fn new(joined: &NodeIdentity, signed: SignedState) -> Result<Cluster, ClusterError> {
         let node = Name::parse(&joined.node)?;
         let state = State::parse_json(&signed.document)?;
         if state.cluster.as_str() != joined.cluster {
@@ -263,7 +263,7 @@ pub fn is_of_the_same(state_directory: &Path, signed: &SignedState) -> bool {
     })
 }
 
-fn serial(joined: &Joined) -> Option<u64> {
+fn serial(joined: &NodeIdentity) -> Option<u64> {
     let leaf = Certificate::read(joined.tls_chain.first()?).ok()?;
     Some(leaf.identity().ok()??.serial)
 }

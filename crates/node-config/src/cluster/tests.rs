@@ -157,12 +157,12 @@ fn a_member_is_who_the_certificate_says_and_is_decided_about_again() {
     let mut card = Card::of(NOW);
     card.identity.mfa = Some(NOW);
     let certificate = card.sign(key.public(), ca);
-    let decide = |certificate: &Certificate, now| Member::decide(certificate, &cluster, "ada", now, 60);
-    let mut member = decide(&certificate, NOW)
+    let decide = |certificate: &Certificate, now| ClusterLogin::decide(certificate, &cluster, "ada", now, 60);
+    let mut cluster_login = decide(&certificate, NOW)
         .expect("of the cluster")
         .expect("allowed");
-    assert_eq!(member.user(), Some(&name("ada")));
-    let permits = member.within(Permits::all()).expect("no force");
+    assert_eq!(cluster_login.user(), Some(&name("ada")));
+    let permits = cluster_login.within(Permits::all()).expect("no force");
     assert!(permits.allow_kind(Kind::Shell).is_ok() && permits.allow_kind(Kind::Exec).is_err());
     let refusal = decide(&certificate, NOW + 961)
         .expect("of the cluster")
@@ -178,8 +178,15 @@ fn a_member_is_who_the_certificate_says_and_is_decided_about_again() {
     let error = decide(&plain, NOW).expect_err("no identity").to_string();
     assert!(error.contains("identity@fleetgate"), "{error}");
 
-    assert_eq!(member.decide_again(&cluster, "ada", NOW + 960, 60), Ok(false));
-    assert!(member.decide_again(&cluster, "ada", NOW + 961, 60).is_err());
+    assert_eq!(
+        cluster_login.decide_again(&cluster, "ada", NOW + 960, 60),
+        Ok(false)
+    );
+    assert!(
+        cluster_login
+            .decide_again(&cluster, "ada", NOW + 961, 60)
+            .is_err()
+    );
     // The role changes: what is allowed is another thing from the next order on.
     let signed = hand.next(|state| {
         for role in state.roles.values_mut() {
@@ -189,8 +196,8 @@ fn a_member_is_who_the_certificate_says_and_is_decided_about_again() {
     cluster
         .receive_state(&signed.document, &signed.signature)
         .expect("newer");
-    assert_eq!(member.decide_again(&cluster, "ada", NOW, 60), Ok(true));
-    let permits = member.within(Permits::all()).expect("no force");
+    assert_eq!(cluster_login.decide_again(&cluster, "ada", NOW, 60), Ok(true));
+    let permits = cluster_login.within(Permits::all()).expect("no force");
     assert!(permits.allow_kind(Kind::Shell).is_err() && permits.allow_kind(Kind::Exec).is_ok());
 }
 

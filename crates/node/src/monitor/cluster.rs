@@ -207,7 +207,7 @@ impl Monitor {
             // The proxies' sessions end with the tunnel. Here their clients hear why, and what runs is killed.
             let removal = cluster.removal(now).filter(|_| known.via.is_some());
             let refusal = known.open_login().and_then(|open_login| {
-                let identities = open_login.members.iter().map(|of| &of.identity);
+                let identities = open_login.cluster_logins.iter().map(|of| &of.identity);
                 lock(identities, open_login.grant.login.as_str(), cluster, now)
                     .or_else(|| removal.map(|lock| lock.refusal()))
             });
@@ -216,7 +216,7 @@ impl Monitor {
             }
         }
         self.end_locked_sessions(now);
-        self.end_ordered_sessions(now);
+        self.end_commanded_sessions(now);
     }
 
     /// Ends sessions that go on without their connection, where a lock is against who began them.
@@ -234,11 +234,11 @@ impl Monitor {
     }
 
     /// Ends single sessions that the state says are to end. Their connections stay, with whatever else they carry.
-    fn end_ordered_sessions(&mut self, now: u64) {
+    fn end_commanded_sessions(&mut self, now: u64) {
         let Some(cluster) = &self.tools.cluster else {
             return;
         };
-        let orders: Vec<_> = cluster
+        let commands: Vec<_> = cluster
             .state()
             .locks
             .on_sessions(now)
@@ -248,11 +248,11 @@ impl Monitor {
                 (id, EndCommand { by, reason })
             })
             .collect();
-        for (id, order) in orders {
-            if self.sessions.end_ordered(&mut self.tools, &id, &order) {
+        for (id, command) in commands {
+            if self.sessions.end_by_command(&mut self.tools, &id, &command) {
                 tracing::info!(
-                    by = order.by,
-                    reason = order.reason,
+                    by = command.by,
+                    reason = command.reason,
                     "a session is ended by order"
                 );
             }
@@ -336,19 +336,20 @@ fn lock<'a>(
         .map(|lock| lock.refusal())
 }
 
-/// Decides about a login of the cluster again, for a request: what was a yes an hour ago may be a no, or a smaller yes.
+/// Decides about an open login again, before each request: whether `containers` of node.toml still lets it in, and in a cluster
+/// what roles and locks say now. What was a yes an hour ago may be a no, or a smaller yes.
 pub(crate) fn decide_request_again(
     open_login: &mut OpenLogin,
     tools: &Tools,
     trust: &Trust,
 ) -> Result<(), String> {
     let now = unix_seconds();
-    if open_login.members.is_empty() && !trust.lets_into(&open_login.grant.login) {
+    if open_login.cluster_logins.is_empty() && !trust.lets_into(&open_login.grant.login) {
         return Err("`containers` does not let you in here any more".to_owned());
     }
     let login = open_login.grant.login.as_str();
     let Some(cluster) = &tools.cluster else {
-        return match open_login.members.is_empty() {
+        return match open_login.cluster_logins.is_empty() {
             true => Ok(()),
             false => Err("this node has left the cluster: log in again".to_owned()),
         };
@@ -357,15 +358,17 @@ pub(crate) fn decide_request_again(
         return Err(lock.refusal().words);
     }
     let mut is_other = false;
-    for member in &mut open_login.members {
-        is_other |= member
+    for cluster_login in &mut open_login.cluster_logins {
+        is_other |= cluster_login
             .decide_again(cluster, login, now, trust.skew)
             .map_err(|refusal| refusal.words)?;
     }
     if is_other {
         let mut permits = open_login.base.clone();
-        for member in &open_login.members {
-            permits = member.within(permits).map_err(|denied| denied.to_string())?;
+        for cluster_login in &open_login.cluster_logins {
+            permits = cluster_login
+                .within(permits)
+                .map_err(|denied| denied.to_string())?;
         }
         permits
             .name_commands(&trust.commands)

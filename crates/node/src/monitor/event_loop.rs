@@ -33,22 +33,25 @@ use std::time::Duration;
 /// How long the last audit events may take to the disk when the node ends.
 const AUDIT_FLUSH: Duration = Duration::from_secs(1);
 
-/// All of the monitor's state. A method stands in the file of its matter, as `impl Monitor`:
+/// All of the monitor's state. A method stands in the file of its matter, as `impl Monitor`. What other files call, and what
+/// ARCHITECTURE.md names:
 ///
 /// | file | methods | what they change |
 /// |---|---|---|
-/// | `event_loop` | `wake`, `take`, `deliver` | nothing of their own: they call the others |
+/// | `event_loop` | `serve`, `wake`, `take`, `deliver` | nothing of their own: they call the others |
 /// | `accept` | `listeners_woken` | `listeners` |
-/// | `lobby` | `admit_connection`, `lobby_says`, `handed_over`, `start_lobby` | `lobby`, `connections` |
-/// | `lobby::logins` | `drive_login`, `files_read`, `login_step`, `let_in` | a connection's `stage`, `fronts` |
-/// | `connections::exchanges` | `exchange`, `exchange_due` | a connection's `exchanges` |
-/// | `connections::ending` | `hung_up`, `end`, `violated`, `charge_for_end`, `tell_ends` | `connections`, `sessions`, `networks` |
-/// | `fronts` | `front_says`, `account_known`, `do_requests` | a connection's `waiting`; then `sessions` or `networks` |
-/// | `cluster`, `draining` | `cluster_state`, `look_for_locks`, `follow_next` | `connections`, `sessions`, `next` |
-/// | `tunnel` | `tunnel_says`, `start_tunnel`, `renew` | `tunnel`, `parted` |
-/// | `watcher` | `watch_sessions`, `watcher_says` | `watchers` |
-/// | `starter` | `starter_woken`, `reload`, `drain` | `starter`, `offer`, `trust`, `draining` |
-/// | `names`, `steps`, `strangers` | `restart_resolver`, `timing`, `sums_due` | their tool |
+/// | `lobby` | `admit_connection`, `lobby_says`, `handed_over`, `tell_lobby`, `start_lobby`, `lobby_gone`, `lobby_resume` | `lobby`, `connections` |
+/// | `lobby::logins` | `drive_login`, `give_turns`, `files_read`, `login_step`, `tell_refusals`, `let_in` | a connection's `stage`, `fronts` |
+/// | `connections::exchanges` | `sign_when_due`, `exchange_due` | a connection's `exchanges` |
+/// | `connections::ending` | `connection_woken`, `hung_up`, `end`, `end_with`, `violated`, `charge_for_end`, `tell_ends` | `connections`, `sessions`, `networks` |
+/// | `fronts` | `front_says`, `request`, `account_known`, `do_requests` | a connection's `waiting`; then `sessions` or `networks` |
+/// | `cluster` | `join_cluster`, `cluster_state`, `cluster_fresh`, `cluster_changed`, `cluster_reloaded`, `cluster_woken`, `say_age`, `look_for_locks` | the cluster in `tools`, `connections`, `sessions` |
+/// | `draining` | `follow_next`, `refresh_by_next`, `look_at_next` | `next` |
+/// | `tunnel::process`, `tunnel::handler` | `open_tunnel`, `start_tunnel`, `drain_tunnel`, `tell_tunnel`, `tunnel_gone`, `tunnel_again`, `keep_states`; `tunnel_woken`, `tunnel_says`, `proxy_named`, `ship` | `tunnel`, `connections` |
+/// | `tunnel::rejoin`, `tunnel::renewal`, `tunnel::state` | `tunnel_reloaded`, `parted_says`; `plan_renewal`, `renew`, `renewed`; `state_came`, `tell_facts`, `renew_statements`, `make_statements`, `settings` | `tunnel`, `parted` |
+/// | `watcher` | `watch_sessions`, `watcher_says`, `watcher_woken`, `watcher_gone` | `watchers` |
+/// | `starter` | `starter_woken`, `reload`, `offer_this`, `drain` | `starter`, `offer`, `trust`, `draining` |
+/// | `names`, `spans`, `strangers` | `restart_resolver`, `attach_names`; `timing`; `has_line`, `sums_due`, `tell_sums` | their tool |
 pub struct Monitor {
     /// What every part may use.
     pub(crate) tools: Tools,
@@ -232,7 +235,7 @@ impl Monitor {
             });
             // The first session runs: whoever wants to know where the time went is told now.
             if matches!(message, ToFront::Started { .. })
-                && let Some((worker, ticket, spans)) = self.tools.steps.take(connection)
+                && let Some((worker, ticket, spans)) = self.tools.spans.take(connection)
             {
                 let message = ToTunnel::Spans { ticket, spans };
                 self.workers.say(worker, &message, Vec::new(), &self.tools.wakes);

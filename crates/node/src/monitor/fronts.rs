@@ -1,4 +1,4 @@
-//! One front for each login: the account and the identity that was let in. A front that has no connection is kept for a
+//! One front for each login: the account and the proofs that it was let in by. A front that has no connection is kept for a
 //! moment, because the next command of the same person is often close behind, and then ended.
 //!
 //! A front asks for its own connections, and the parts that do what it asks check it against the grant. A message about
@@ -14,7 +14,7 @@ use super::timers::{Timer, Timers, now};
 use super::wakes::{Key, Owner, Wakes};
 use super::workers::{WorkerId, WorkerKind, Workers};
 use crate::config::host_keys::MAX_PROOFS;
-use fleetgate_policy::grant::Identity;
+use fleetgate_policy::grant::Proofs;
 use fleetgate_policy::{AccountName, Denied, Kind, Permits};
 use fleetgate_sys::Errno;
 use fleetgate_wire::common::Account;
@@ -37,16 +37,16 @@ pub const MAX_FRONTS: usize = 4096;
 pub struct FrontOwner {
     login: AccountName,
     uid: u32,
-    identity: String,
+    proofs: String,
 }
 
 impl FrontOwner {
     /// This login's.
-    pub fn new(login: &AccountName, uid: u32, identity: &Identity) -> FrontOwner {
+    pub fn new(login: &AccountName, uid: u32, proofs: &Proofs) -> FrontOwner {
         FrontOwner {
             login: login.clone(),
             uid,
-            identity: identity.to_string(),
+            proofs: proofs.to_string(),
         }
     }
 }
@@ -194,7 +194,7 @@ impl Monitor {
         }
         match message {
             FromFront::Ready => {}
-            FromFront::Sign { exchange, .. } => self.exchange(connection, exchange.into()),
+            FromFront::Sign { exchange, .. } => self.sign_when_due(connection, exchange.into()),
             FromFront::Start { ticket, start, .. } => {
                 self.request(connection, PendingRequest::Session(ticket, start))
             }

@@ -13,7 +13,7 @@
 //!
 //! The path of one session: `accept`, or `tunnel::handler` → [`lobby`] → `connections::exchanges` → `lobby::logins` with `login` → [`fronts`] (the
 //! request) → [`sessions`] → [`launches`]. Each of these modules holds a subsystem whole: its state, and for those with a process what
-//! it does with that one's frames (`impl Monitor`: the table at `event_loop::Monitor` has every method's file).
+//! it does with that one's frames (`impl Monitor`: the table at `event_loop::Monitor` has the methods of each file that others call).
 
 mod accept;
 mod cluster;
@@ -37,9 +37,9 @@ pub mod open_login;
 pub mod pam_turns;
 pub mod sessions;
 mod settings;
+pub mod spans;
 mod start;
 mod starter;
-pub mod steps;
 pub mod strangers;
 pub mod timers;
 pub mod tools;

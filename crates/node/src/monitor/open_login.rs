@@ -1,7 +1,7 @@
 //! A connection after its login: what every request on it is checked against.
 
 use super::forwards::ToldForwards;
-use crate::config::cluster::Member;
+use crate::config::cluster::ClusterLogin;
 use fleetgate_launch::pam::PamSession;
 use fleetgate_policy::{Grant, Permits};
 use fleetgate_wire::node::{ConnectionAddresses, ConnectionNumber};
@@ -15,7 +15,7 @@ pub struct OpenLogin {
     /// What was granted.
     pub grant: Grant,
     /// As whom of the cluster; none: by what the node trusts itself.
-    pub members: Vec<Member>,
+    pub cluster_logins: Vec<ClusterLogin>,
     /// What the grant permits without what roles take away.
     pub base: Permits,
     /// The account's number when it was let in. An account that has another one since is not the same.
@@ -32,8 +32,8 @@ pub struct OpenLogin {
 impl OpenLogin {
     /// The user of the cluster, for the audit log.
     pub fn user(&self) -> Option<String> {
-        self.members
+        self.cluster_logins
             .iter()
-            .find_map(|member| member.user().map(ToString::to_string))
+            .find_map(|cluster_login| cluster_login.user().map(ToString::to_string))
     }
 }

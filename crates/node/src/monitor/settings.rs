@@ -4,7 +4,7 @@
 use super::offer::Offer;
 use crate::config::Config;
 use crate::config::host_keys::HostKeys;
-use crate::identity::Identity;
+use crate::identity::NodeIdentity;
 use std::sync::Arc;
 
 /// Who lobby and fronts are where the configured user is missing.
@@ -14,7 +14,7 @@ const NOBODY: (u32, u32) = (65534, 65534);
 pub fn offer(config: &Config, user_mode: bool) -> Result<Arc<Offer>, String> {
     let keys = HostKeys::load(config, user_mode).map_err(|e| format!("no host key: {e}"))?;
     // What is wrong with an identity is told where the tunnel is.
-    let joined = Identity::load(&config.state_directory).ok().flatten();
+    let joined = NodeIdentity::load(&config.state_directory).ok().flatten();
     let keys = keys.certified(joined.as_ref().map_or(&[], |joined| &joined.host_certificates));
     Offer::new(config, keys)
 }

@@ -19,8 +19,8 @@ use super::offer::Offer;
 use super::pam_turns::Turns;
 use super::sessions::{Inherited, Sessions, needs_contexts, usage};
 use super::settings::{is_reachable, offer, worker_user};
+use super::spans::Spans;
 use super::starter::Starter;
-use super::steps::Steps;
 use super::strangers::Strangers;
 use super::timers::Timers;
 use super::tools::{Tools, ZombieCollector};
@@ -315,7 +315,7 @@ pub fn open(parts: Parts) -> Result<Monitor, MonitorError> {
         strangers,
         audit,
         metrics,
-        steps: Steps::default(),
+        spans: Spans::default(),
     };
     let sessions = Sessions::new(
         parts.session,
@@ -426,7 +426,7 @@ fn session_reaper(config: &Config, user_mode: bool, audit: Audit) -> Result<Sess
             signal: None,
             lasted,
             usage: usage(session.cgroup.as_deref(), None),
-            ordered: None,
+            end_command: None,
             inherited: true,
         });
     };

@@ -1,5 +1,5 @@
 //! Connections that are not logged in: penalties of their sources, sources of recent logins, and audit lines so far. The
-//! rules are `fleetgate_policy::strangers`'; this file knows the clocks. It decides nothing about who is let in.
+//! rules are `fleetgate_policy::strangers`'; this file knows the clocks. It decides nothing about logins.
 //!
 //! A source that a proxy names is the proxy's claim. Such sources are remembered apart, so that a proxy which makes them up
 //! harms nobody who comes without it.

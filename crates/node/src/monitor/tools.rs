@@ -6,7 +6,7 @@ use super::launches::Launches;
 use super::metrics::Metrics;
 use super::names::Names;
 use super::pam_turns::Turns;
-use super::steps::Steps;
+use super::spans::Spans;
 use super::strangers::Strangers;
 use super::timers::Timers;
 use super::wakes::{Key, Owner, Wakes};
@@ -56,7 +56,7 @@ pub struct Tools {
     /// And counted here.
     pub metrics: Arc<Metrics>,
     /// And where time went, for those who ask.
-    pub steps: Steps,
+    pub spans: Spans,
 }
 
 /// Waits for helpers that nobody else waits for, so that none stays a zombie.

@@ -17,8 +17,8 @@ mod paths;
 pub mod process_settings;
 pub mod program;
 mod records;
-pub mod steps;
 pub mod streams;
+pub mod timings;
 pub mod watch;
 
 use crate::order::{Control, OrderDescriptors, failure};
@@ -27,7 +27,7 @@ use fleetgate_sys::{Errno, close_range, exec, file};
 use fleetgate_wire::exec::{Exec, Program};
 use fleetgate_wire::order::Work;
 use fleetgate_wire::{Failure, Reason, Reply};
-use steps::Steps;
+use timings::StepTimer;
 
 /// The exit code when the order or its descriptors were refused.
 pub const REFUSED: i32 = 70;
@@ -108,51 +108,51 @@ fn run_steps(
     order: &Exec,
     mut given: OrderDescriptors,
 ) -> Result<core::convert::Infallible, Stop> {
-    let mut steps = Steps::new(order.timings);
+    let mut timer = StepTimer::new(order.timings);
     let root = fleetgate_sys::process::effective_uid() == 0;
 
     // As root.
     let watched = watch::asked(order.watch.as_ref(), &mut given)?;
     let terminal = streams::place(order, given)?;
-    steps.done(c"descriptors");
+    timer.done(c"descriptors");
     let verdict = account::check(order)?;
-    steps.done(c"checks");
+    timer.done(c"checks");
     streams::lead_session(order, terminal.as_ref(), root)?;
-    steps.done(c"terminal");
+    timer.done(c"terminal");
     if order.resources.loginuid {
         process_settings::set_login_uid(order.account.ids.uid)?;
-        steps.done(c"loginuid");
+        timer.done(c"loginuid");
     }
     let records = records::write(order);
     if order.login.is_some() {
-        steps.done(c"records");
+        timer.done(c"records");
     }
     process_settings::apply(&order.resources)?;
-    steps.done(c"resources");
+    timer.done(c"resources");
     // The last that needs root, and the first that it sees.
     let unwatched = watch::begin(watched)?;
     if order.watch.is_some() {
-        steps.done(c"watch");
+        timer.done(c"watch");
     }
     control.say(&Reply::Ready);
-    steps.done(c"ready");
+    timer.done(c"ready");
 
     // As the user.
     privileges::become_user(&order.account.ids).map_err(|r| refused(r.step)(r.errno))?;
-    steps.done(c"privileges");
+    timer.done(c"privileges");
     if order.resources.keyring {
         process_settings::new_keyring()?;
-        steps.done(c"keyring");
+        timer.done(c"keyring");
     }
     let environment = environment::build(order);
-    steps.done(c"environment");
+    timer.done(c"environment");
     // As sshd: only who gets an interactive shell is greeted, unless he does not want to be.
     if terminal.is_some() && matches!(order.program, Program::Shell) {
         messages::greet(order, records.last.as_ref());
-        steps.done(c"messages");
+        timer.done(c"messages");
     }
     enter_home(order);
-    steps.done(c"home");
+    timer.done(c"home");
     let program = match verdict {
         account::Verdict::Allowed => program::of(order, &environment),
         account::Verdict::ChangePassword => program::change_password(),
@@ -160,10 +160,10 @@ fn run_steps(
     exec::reset_signals();
     if let Some(context) = &order.selinux {
         process_settings::set_exec_context(context)?;
-        steps.done(c"selinux");
+        timer.done(c"selinux");
     }
     control.say(&Reply::Leaving {
-        timings: steps.into_timings(),
+        timings: timer.into_timings(),
         unrecorded: records.failure,
         unwatched,
     });

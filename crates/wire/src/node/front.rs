@@ -7,7 +7,9 @@
 //! The front's bytes go straight between its connection and the pipes, terminals and sockets that it was handed; the
 //! monitor sees requests and ends.
 
-use super::{Blob, ConnectionAddresses, ConnectionNumber, FrontPermits, ProcessEnd, Settings, State};
+use super::{
+    Blob, ConnectionAddresses, ConnectionNumber, FrontPermits, FrozenConnection, ProcessEnd, Settings,
+};
 use crate::net::{Done, What};
 use crate::{choice, record};
 use alloc::ffi::CString;
@@ -21,19 +23,19 @@ choice! {
     pub enum ToFront("message to the front") {
         /// First, and after a reload.
         0 => Begin { settings: Settings },
-        /// A connection whose login was accepted; one descriptor, its socket. `state` is what the lobby handed over. From
-        /// `monitor::lobby::handed_over` to `ClientConnection::thaw`.
-        1 => Arrived { connection: ConnectionNumber, addresses: ConnectionAddresses, state: State, permits: FrontPermits, cookie: [u8; 16] },
+        /// A connection whose login was accepted; one descriptor, its socket. `frozen` is what the lobby handed over. From
+        /// `monitor::lobby::handed_over` to `FrontConnection::thaw`.
+        1 => Arrived { connection: ConnectionNumber, addresses: ConnectionAddresses, frozen: FrozenConnection, permits: FrontPermits, cookie: [u8; 16] },
         /// The signature of a later key exchange, and the next one's cookie. From `connections::exchanges`.
         2 => Signed { connection: ConnectionNumber, signature: Vec<u8>, cookie: [u8; 16] },
-        /// The session of [`FromFront::Start`] runs. From `sessions::launch::program_launched` to `ClientConnection::started`. With a terminal one descriptor, its master; else three: the
+        /// The session of [`FromFront::Start`] runs. From `sessions::launch::program_launched` to `FrontConnection::started`. With a terminal one descriptor, its master; else three: the
         /// ends for standard input, output and error (for sftp and where `is_socket` is set: one socket for both ways).
         /// `output_limit`: so much of its output goes to the client.
         3 => Started { connection: ConnectionNumber, ticket: Ticket, is_socket: bool, output_limit: Option<u64> },
         /// It does not; the text may be shown to the user. From `sessions` or `fronts::do_requests`.
         4 => NotStarted { connection: ConnectionNumber, ticket: Ticket, why: CString },
         /// The session's process ended. Output may still come from its pipes. The text, if there is one, says who ended it
-        /// and why, and is for the user. From `sessions::running` to `ClientConnection::program_ended`.
+        /// and why, and is for the user. From `sessions::running` to `FrontConnection::program_ended`.
         5 => Ended { connection: ConnectionNumber, ticket: Ticket, ended: ProcessEnd, why: CString },
         /// The answer to [`FromFront::Network`], or a connection on what it listens on; sockets beside it. From `monitor::network`.
         6 => Network { connection: ConnectionNumber, ticket: Ticket, done: Done },
@@ -56,7 +58,7 @@ choice! {
         0 => Ready,
         /// Sign this later exchange: the transcript of `ssh::kex::exchange`.
         1 => Sign { connection: ConnectionNumber, exchange: Vec<u8> },
-        /// Begin a session. From `ClientConnection::start_if_ready` to `fronts::request`, and behind the account's look-up to
+        /// Begin a session. From `FrontConnection::start_if_ready` to `fronts::request`, and behind the account's look-up to
         /// `sessions::start`.
         2 => Start { connection: ConnectionNumber, ticket: Ticket, start: Start },
         /// A signal for a session's processes, without `SIG`.

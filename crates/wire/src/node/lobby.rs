@@ -1,13 +1,13 @@
 //! Between the monitor and the lobby: everything before a login.
 //!
 //! ```text
-//! Begin → Arrived(+ socket) → Sign → Signed → (Auth → Verdict)* → Auth → Accepted → HandOver
+//! Begin → Arrived(+ socket) → Sign → Signed → (Auth | AuthInfo → Verdict)* → Verdict::Accepted → HandOver
 //! ```
 //!
 //! The monitor keeps a duplicate of every socket: the lobby ends a connection by shutting it down, and a connection
 //! that was handed over is closed in the lobby without shutting it down.
 
-use super::{ConnectionAddresses, ConnectionNumber, Settings, State, Verdict};
+use super::{ConnectionAddresses, ConnectionNumber, FrozenConnection, Settings, Verdict};
 use crate::choice;
 use alloc::ffi::CString;
 use alloc::vec::Vec;
@@ -23,8 +23,8 @@ choice! {
         /// The signature (an SSH signature blob) of the exchange asked for, and the next key exchange's cookie. From
         /// `connections::exchanges` to `LobbyConnection::signed`.
         2 => Signed { connection: ConnectionNumber, signature: Vec<u8>, cookie: [u8; 16] },
-        /// The answer to [`FromLobby::Auth`] or [`FromLobby::AuthInfo`]. From `lobby::logins::login_step` to
-        /// `LobbyConnection::verdict`.
+        /// The answer to [`FromLobby::Auth`] or [`FromLobby::AuthInfo`]. From `lobby::logins::{login_step, let_in}` to
+        /// `LobbyConnection::decided`.
         3 => Verdict { connection: ConnectionNumber, verdict: Verdict },
         /// End this connection with a DISCONNECT.
         4 => End { connection: ConnectionNumber, reason: u32, text: CString },
@@ -46,7 +46,7 @@ choice! {
         3 => AuthInfo { connection: ConnectionNumber, response: Vec<u8> },
         /// After Accepted: the frozen connection, USERAUTH_SUCCESS sent or in its output. From `LobbyConnection::hand_over` to
         /// `monitor::lobby::handed_over`.
-        4 => HandOver { connection: ConnectionNumber, state: State },
+        4 => HandOver { connection: ConnectionNumber, frozen: FrozenConnection },
         /// It ended, with a text for the log.
         5 => Closed { connection: ConnectionNumber, why: CString },
     }

@@ -27,7 +27,7 @@ pub type ConnectionNumber = u64;
 pub const MAX_FRAME: usize = 160 << 10;
 /// The longest KEXINIT that a node takes: two of them and the shares fit into one frame.
 pub const MAX_KEXINIT: usize = 16 << 10;
-/// The most unread bytes that the lobby keeps of one connection, so that its state fits into one frame.
+/// The most unread bytes that the lobby keeps of one connection, so that it fits into one frame when frozen.
 pub const MAX_UNREAD: usize = 32 << 10;
 /// The longest command line, and the longest value of one variable.
 pub const MAX_COMMAND: usize = 128 << 10;
@@ -50,14 +50,14 @@ record! {
     }
 }
 
-/// A connection between two processes, with its keys: wiped when dropped and never shown. In a frame it is a list of bytes.
+/// A connection on its way between two processes, with its keys: wiped when dropped and never shown. In a frame it is a list of bytes.
 #[derive(Clone, PartialEq, Eq)]
-pub struct State(Vec<u8>);
+pub struct FrozenConnection(Vec<u8>);
 
-impl State {
+impl FrozenConnection {
     /// Takes it over.
-    pub fn new(bytes: Vec<u8>) -> State {
-        State(bytes)
+    pub fn new(bytes: Vec<u8>) -> FrozenConnection {
+        FrozenConnection(bytes)
     }
     /// What it is.
     pub fn expose(&self) -> &[u8] {
@@ -65,27 +65,27 @@ impl State {
     }
 }
 
-impl Drop for State {
+impl Drop for FrozenConnection {
     fn drop(&mut self) {
         wipe(&mut self.0);
     }
 }
 
-impl fmt::Debug for State {
+impl fmt::Debug for FrozenConnection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "State({} bytes)", self.0.len())
+        write!(f, "FrozenConnection({} bytes)", self.0.len())
     }
 }
 
-impl Encode for State {
+impl Encode for FrozenConnection {
     fn encode(&self, w: &mut Writer) {
         self.0.encode(w);
     }
 }
 
-impl Decode for State {
-    fn decode(r: &mut Reader<'_>) -> Result<State, Error> {
-        Vec::decode(r).map(State)
+impl Decode for FrozenConnection {
+    fn decode(r: &mut Reader<'_>) -> Result<FrozenConnection, Error> {
+        Vec::decode(r).map(FrozenConnection)
     }
 }
 

@@ -31,7 +31,7 @@ const MAX_DENIED: u32 = 100;
 const CLOSING_TIME: Duration = Duration::from_secs(2);
 
 /// One connection.
-pub(super) struct ClientConnection {
+pub(super) struct FrontConnection {
     pub(super) number: node::ConnectionNumber,
     pub(super) place: u32,
     pub(super) core: Connection,
@@ -78,20 +78,20 @@ pub(super) enum TurnResult {
     Ended(String),
 }
 
-impl ClientConnection {
+impl FrontConnection {
     /// From what the lobby handed over.
     pub(super) fn thaw(
         number: node::ConnectionNumber,
         place: u32,
-        (settings, state): (Arc<Settings>, &[u8]),
+        (settings, frozen): (Arc<Settings>, &[u8]),
         socket: Fd,
         permits: FrontPermits,
         cookie: [u8; 16],
-    ) -> Result<ClientConnection, String> {
-        let mut core = Connection::thaw(state, settings)
+    ) -> Result<FrontConnection, String> {
+        let mut core = Connection::thaw(frozen, settings)
             .map_err(|e| format!("the lobby's state cannot be read: {e}"))?;
         core.cookie(cookie);
-        Ok(ClientConnection {
+        Ok(FrontConnection {
             number,
             place,
             core,

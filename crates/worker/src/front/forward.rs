@@ -4,7 +4,7 @@
 
 use super::Context;
 use super::channel::{Channel, Forward, Listener, Listens, Use};
-use super::connection::ClientConnection;
+use super::connection::FrontConnection;
 use super::key::Key;
 use super::pump::Pump;
 use crate::start::{WorkerEnd, c_text};
@@ -31,7 +31,7 @@ const DISPLAYS: (u16, u16) = (10, 1000);
 /// Whoever is not the user may not connect to a socket that listens for him.
 const UMASK: u32 = 0o177;
 
-impl ClientConnection {
+impl FrontConnection {
     /// Asks the networking helper, through the monitor.
     pub(super) fn ask(
         &mut self,

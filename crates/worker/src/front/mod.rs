@@ -17,7 +17,7 @@ mod session;
 
 use crate::rest::Rest;
 use crate::start::{Control, Log, Start, WorkerEnd, c_text, ssh_settings};
-use connection::{ClientConnection, TurnResult};
+use connection::{FrontConnection, TurnResult};
 use fleetgate_ssh::settings::{Limits, Settings};
 use fleetgate_sys::Fd;
 use fleetgate_sys::epoll::{Epoll, Event};
@@ -48,7 +48,7 @@ struct Front {
     started: Instant,
     settings: Option<Arc<Settings>>,
     /// By place.
-    connections: Vec<Option<Box<ClientConnection>>>,
+    connections: Vec<Option<Box<FrontConnection>>>,
     /// The place of each connection.
     places: BTreeMap<node::ConnectionNumber, u32>,
     /// Places that have more to do than one turn.
@@ -143,7 +143,7 @@ impl Front {
         }
     }
 
-    fn connection(&mut self, place: u32) -> Option<&mut ClientConnection> {
+    fn connection(&mut self, place: u32) -> Option<&mut FrontConnection> {
         self.connections.get_mut(place as usize)?.as_deref_mut()
     }
 
@@ -189,7 +189,7 @@ impl Front {
             | ToFront::End { connection, .. } => *connection,
         };
         if let ToFront::Arrived {
-            state,
+            frozen,
             permits,
             cookie,
             ..
@@ -215,7 +215,7 @@ impl Front {
             #[expect(clippy::cast_possible_truncation, reason = "there are at most MAX_PLACES")]
             let at = place as u32;
             let thawed =
-                ClientConnection::thaw(number, at, (settings, state.expose()), socket, permits, cookie);
+                FrontConnection::thaw(number, at, (settings, frozen.expose()), socket, permits, cookie);
             let connection = match thawed {
                 Ok(connection) => connection,
                 Err(why) => return self.control.say(&closed(number, &why, 0, 0)),

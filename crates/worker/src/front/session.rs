@@ -8,7 +8,7 @@
 
 use super::Context;
 use super::channel::{Channel, Session, Stage, Use};
-use super::connection::ClientConnection;
+use super::connection::FrontConnection;
 use super::pump::Pump;
 use crate::start::WorkerEnd;
 use fleetgate_ssh::event::{ChannelId, LEAVE_NOTHING, NOT_BEGUN, ReplyId, Request, Stream};
@@ -30,7 +30,7 @@ const MAX_TOLD_COMMAND: usize = 200;
 /// The most of a reason that is shown to the user.
 const MAX_SHOWN: usize = 1024;
 
-impl ClientConnection {
+impl FrontConnection {
     /// A request on a channel.
     pub(super) fn request(
         &mut self,

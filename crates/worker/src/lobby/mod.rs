@@ -12,7 +12,7 @@ use fleetgate_ssh::settings::{Limits, Settings};
 use fleetgate_sys::Fd;
 use fleetgate_sys::epoll::{Epoll, Event};
 use fleetgate_wire::node::lobby::{FromLobby, ToLobby};
-use fleetgate_wire::node::{self, MAX_KEXINIT, State};
+use fleetgate_wire::node::{self, FrozenConnection, MAX_KEXINIT};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
@@ -224,16 +224,16 @@ impl Lobby {
             }
             AfterTurn::Move => {
                 if let Some(client) = self.connections.remove(&number) {
-                    let (socket, mut state) = client.hand_over();
+                    let (socket, mut frozen) = client.hand_over();
                     // The monitor has a descriptor too: the kernel would go on telling us of it.
                     let _ = self.epoll.remove(&socket);
-                    if state.len() > node::MAX_FRAME - 64 {
+                    if frozen.len() > node::MAX_FRAME - 64 {
                         self.control
                             .say(&closed(number, "its state is too long to be handed over"))?;
                     } else {
                         self.control.say(&FromLobby::HandOver {
                             connection: number,
-                            state: State::new(std::mem::take(&mut *state)),
+                            frozen: FrozenConnection::new(std::mem::take(&mut *frozen)),
                         })?;
                     }
                 }

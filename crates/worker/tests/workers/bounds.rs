@@ -65,9 +65,9 @@ fn what_a_guest_sends_at_once_is_bounded() {
     w.lobby.say(&ToLobby::Verdict { connection, verdict }, &[]);
     w.until(|w| w.clients[c].over.is_some());
     assert!(
-        w.longest_state > 0 && w.longest_state < MAX_UNREAD + 8192,
+        w.longest_frozen > 0 && w.longest_frozen < MAX_UNREAD + 8192,
         "{}",
-        w.longest_state
+        w.longest_frozen
     );
 }
 

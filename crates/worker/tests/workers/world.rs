@@ -144,8 +144,8 @@ pub struct World {
     /// Do not answer these connections' login requests.
     pub undecided: bool,
     pub client_settings: Core,
-    /// The longest state that the lobby handed over.
-    pub longest_state: usize,
+    /// The longest frozen connection that the lobby handed over.
+    pub longest_frozen: usize,
     /// Requests for sockets are told and not answered.
     pub unreachable: bool,
 }
@@ -193,7 +193,7 @@ impl World {
             starts: Vec::new(),
             undecided: false,
             client_settings: Core::default(),
-            longest_state: 0,
+            longest_frozen: 0,
             unreachable: false,
         }
     }
@@ -356,15 +356,15 @@ impl World {
                 let verdict = Verdict::Accepted { notes: Vec::new() };
                 self.lobby.say(&ToLobby::Verdict { connection, verdict }, &[]);
             }
-            FromLobby::HandOver { connection, state } => {
-                self.longest_state = self.longest_state.max(state.expose().len());
+            FromLobby::HandOver { connection, frozen } => {
+                self.longest_frozen = self.longest_frozen.max(frozen.expose().len());
                 let word = ToFront::Arrived {
                     connection,
                     addresses: ConnectionAddresses {
                         peer: nowhere(),
                         local: nowhere(),
                     },
-                    state,
+                    frozen,
                     permits: self.permits,
                     cookie: self.cookie(),
                 };

@@ -26,7 +26,7 @@ const MAKE: &str = r#"set -eu
 "#;
 const PEOPLE: &str = r#"set -eu
 umask 077
-printf '[role.everything]\nnodes = ["*"]\nlogins = ["root", "%s"]\n' "$LOGIN" > role.toml
+printf '[role.everything]\nnodes = ["*"]\nlogins = ["root", "root+*", "%s"]\n' "$LOGIN" > role.toml
 "$F" role apply --state cluster -f role.toml
 "$F" user add --state cluster ada --role everything > invite
 "$F" token add --state cluster --reusable > token

@@ -1,4 +1,4 @@
-//! `fleetgate sessions end`: the end of one session by an administrator's order. In a cluster the order is a lock on the
+//! `fleetgate sessions end`: the end of one session by an administrator's command. In a cluster the command is a lock on the
 //! session, which every node has by the signed state; on one machine root ends it there. It decides nothing itself.
 
 use super::list::{ENDED, STARTED};
@@ -162,8 +162,8 @@ fn here(config: &Config, id: &str, reason: &str) -> Result<String, ClientError> 
         .filter(|known| known.starts_with(id));
     let session = only(id, found.collect())?;
     let by = format!("uid {}", process::effective_uid());
-    let order = json!({ "by": by, "reason": reason }).to_string();
-    present::end(&directory, &session, &order).map_err(|e| ClientError::Refused(e.to_string()))?;
+    let command = json!({ "by": by, "reason": reason }).to_string();
+    present::end(&directory, &session, &command).map_err(|e| ClientError::Refused(e.to_string()))?;
     Ok(session)
 }
 

@@ -38,6 +38,24 @@ impl Line {
             }
             _ => (host, None),
         };
+        // No node's name has a `+`; a server's that is named with --direct is the name service's.
+        let host = match host.split_once('+') {
+            Some((node, container)) if !o.direct && !is_selector(host) => {
+                if o.container.replace(container.to_owned()).is_some() {
+                    return Err(format!("--container: {host:?} names a container already"));
+                }
+                node
+            }
+            _ => host,
+        };
+        if let Some(container) = &o.container {
+            if container.is_empty() || host.is_empty() {
+                return Err("a name is missing: [USER@]NODE+CONTAINER".into());
+            }
+            if let Some(user) = o.user.as_deref().filter(|user| user.contains('+')) {
+                return Err(format!("--container: {user:?} names a container already"));
+            }
+        }
         o.host = host.to_owned();
         let said = port
             .map(|p| p.parse().map_err(|_| format!("{p:?} is no port")))

@@ -186,6 +186,11 @@ pub const FLAGS: &[SshFlag] = &[
         "Connect to the node's own port there (default 22), with the login's certificate, and not through the proxy.",
     ),
     long(
+        "container",
+        "NAME",
+        "Into this container of the node; the same as NODE+NAME, and as NAME behind the account: USER+NAME@NODE.",
+    ),
+    long(
         "direct",
         "",
         "Connect to an SSH server without a proxy, with keys of files and of the ssh-agent.",

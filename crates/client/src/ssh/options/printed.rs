@@ -19,6 +19,9 @@ pub fn lines(o: &Options) -> String {
     if let Some(user) = &o.user {
         line("user", user);
     }
+    if let Some(container) = &o.container {
+        line("container", container);
+    }
     if let Some(port) = o.port.filter(|_| o.direct) {
         line("port", &port);
     }

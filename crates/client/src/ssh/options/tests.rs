@@ -102,6 +102,33 @@ fn the_command_line_is_read_as_ssh_reads_its_own() {
 }
 
 #[test]
+fn a_container_is_named_in_three_ways() {
+    let login = |line: &str| read(line).map(|o| (o.host.clone(), o.login(|| "me".to_owned())));
+    for (line, host, name) in [
+        ("web1 --container shop", "web1", "me+shop"),
+        ("--container=shop ann@web1 ls", "web1", "ann+shop"),
+        ("ann@web1+shop", "web1", "ann+shop"),
+        ("ann+shop@web1", "web1", "ann+shop"),
+        ("web1+a+b", "web1", "me+a+b"),
+        ("--direct odd+name", "odd+name", "me"),
+        ("--direct --container shop web1", "web1", "me+shop"),
+        ("env=a+b", "env=a+b", "me"),
+    ] {
+        assert_eq!(login(line), Ok((host.to_owned(), name.to_owned())), "{line}");
+    }
+    for wrong in [
+        "--container shop web1+shop",
+        "--container shop ann+x@web1",
+        "ann+x@web1+shop",
+        "web1+",
+        "+shop",
+        "--container= web1",
+    ] {
+        assert!(read(wrong).is_err(), "{wrong}");
+    }
+}
+
+#[test]
 fn what_is_not_served_is_said() {
     for (line, words) in [
         ("", "NODE is missing"),

@@ -76,10 +76,10 @@ impl Monitor {
             .timers
             .after(FRONTS_REPORT, Key::new(Owner::Connections, number));
         known.deadline = Some(timer);
-        let members = known
+        let cluster_logins = known
             .open_login()
-            .map_or(&[][..], |open_login| &open_login.members);
-        self.sessions.connection_ended(number, members);
+            .map_or(&[][..], |open_login| &open_login.cluster_logins);
+        self.sessions.connection_ended(number, cluster_logins);
         self.networks.connection_ended(number);
     }
 
@@ -105,7 +105,7 @@ impl Monitor {
             self.tools.timers.cancel(timer);
         }
         let (login, via) = (known.account_name(), known.proxy());
-        self.tools.steps.take(number);
+        self.tools.spans.take(number);
         match known.stage {
             Stage::LoggingIn(_) | Stage::Moving => self.tools.metrics.login(LoginResult::Abandoned),
             Stage::Accepted(open_login, front) | Stage::Open(open_login, front) => {
@@ -113,7 +113,7 @@ impl Monitor {
                 open_login
                     .forwards
                     .tell_further(&self.tools.audit, number, open_login.grant.login.as_str());
-                self.sessions.connection_ended(number, &open_login.members);
+                self.sessions.connection_ended(number, &open_login.cluster_logins);
                 self.networks.connection_ended(number);
                 self.fronts.left(front, number, &mut self.tools.timers);
             }

@@ -157,7 +157,7 @@ impl Exchanges {
 
 impl Monitor {
     /// An exchange of this connection's, which is known to be whose it is asked for.
-    pub(crate) fn exchange(&mut self, number: ConnectionNumber, transcript: Zeroizing<Vec<u8>>) {
+    pub(crate) fn sign_when_due(&mut self, number: ConnectionNumber, transcript: Zeroizing<Vec<u8>>) {
         let Some(known) = self.connections.get(number) else {
             return;
         };
@@ -178,7 +178,7 @@ impl Monitor {
         if let Some(known) = self.connections.get(number)
             && let Some(transcript) = known.exchanges.held()
         {
-            self.exchange(number, transcript);
+            self.sign_when_due(number, transcript);
         }
     }
 
@@ -188,7 +188,7 @@ impl Monitor {
             return;
         };
         let open = matches!(known.stage, Stage::Open(..));
-        let signed = sign(known, transcript, &offer);
+        let signed = sign_under_offers(known, transcript, &offer);
         if let Ok((_, _, took)) = &signed {
             self.timing(number, "exchange", *took);
         }
@@ -221,7 +221,7 @@ impl Monitor {
 }
 
 /// Signs for a connection: what it was offered counts, and what is offered now.
-fn sign(
+fn sign_under_offers(
     known: &mut Connection,
     exchange: &[u8],
     now_offered: &Arc<Offer>,

@@ -1,13 +1,13 @@
 //! Logins, as the loop drives them: each step of one, and what follows from it. A login that was proven gets its grant and
 //! its front.
 
-use crate::config::cluster::Member;
+use crate::config::cluster::ClusterLogin;
 use crate::monitor::Monitor;
 use crate::monitor::audit::{ClusterUser, Event};
 use crate::monitor::connections::{GRACE_MARGIN, Stage};
 use crate::monitor::forwards::ToldForwards;
 use crate::monitor::fronts::FrontOwner;
-use crate::monitor::login::{Entry, LoginAttempt, LoginContext, Refusal, Step};
+use crate::monitor::login::{LoginAttempt, LoginContext, ProvenLogin, Refusal, Step};
 use crate::monitor::metrics::LoginResult;
 use crate::monitor::open_login::OpenLogin;
 use crate::monitor::sessions::front_permits;
@@ -27,7 +27,7 @@ impl Monitor {
     pub(crate) fn drive_login(
         &mut self,
         number: ConnectionNumber,
-        go: impl FnOnce(&mut LoginAttempt, &mut LoginContext<'_>) -> Step,
+        call: impl FnOnce(&mut LoginAttempt, &mut LoginContext<'_>) -> Step,
     ) {
         let Some(connection) = self.connections.of_lobby(number) else {
             return;
@@ -45,8 +45,8 @@ impl Monitor {
             tools: &mut self.tools,
             refusals: &mut refusals,
         };
-        let step = go(login, &mut context);
-        let step = login.hold(step, &mut context);
+        let step = call(login, &mut context);
+        let step = login.delay_refusal(step, &mut context);
         self.login_step(number, step, refusals);
         let talks = self
             .connections
@@ -92,7 +92,7 @@ impl Monitor {
                     verdict,
                 });
             }
-            Step::In(entry) => self.let_in(number, *entry),
+            Step::In(proven_login) => self.let_in(number, *proven_login),
             Step::Violation(why) => self.violated(WorkerKind::Lobby, self.lobby.worker, Some(number), why),
         }
     }
@@ -139,7 +139,7 @@ impl Monitor {
     }
 
     /// A login was proven: the grant is noted, and its front begins to start while the lobby freezes the connection.
-    fn let_in(&mut self, number: ConnectionNumber, entry: Entry) {
+    fn let_in(&mut self, number: ConnectionNumber, proven_login: ProvenLogin) {
         let Some(known) = self.connections.of_lobby(number) else {
             return;
         };
@@ -151,23 +151,27 @@ impl Monitor {
         let (source, addresses, via) = (known.source, known.addresses.clone(), known.proxy());
         self.timing(number, "login", took);
         self.grants += 1;
-        let whose = FrontOwner::new(&entry.login, entry.account.ids.uid, &entry.identity);
+        let whose = FrontOwner::new(
+            &proven_login.login,
+            proven_login.account.ids.uid,
+            &proven_login.proofs,
+        );
         let open_login = OpenLogin {
             connection: number,
             addresses,
             grant: Grant {
                 id: GrantId(self.grants),
-                identity: entry.identity,
-                login: entry.login,
-                permits: entry.permits,
-                must_change_password: entry.must_change_password,
+                proofs: proven_login.proofs,
+                login: proven_login.login,
+                permits: proven_login.permits,
+                must_change_password: proven_login.must_change_password,
                 source,
-                expires: entry.expires,
+                expires: proven_login.expires,
             },
-            members: entry.members,
-            base: entry.base,
-            uid: entry.account.ids.uid,
-            pam: entry.pam,
+            cluster_logins: proven_login.cluster_logins,
+            base: proven_login.base,
+            uid: proven_login.account.ids.uid,
+            pam: proven_login.pam,
             denials: 0,
             forwards: ToldForwards::default(),
         };
@@ -187,7 +191,7 @@ impl Monitor {
             }
         };
         self.tools.metrics.login(LoginResult::Accepted);
-        let proven = &open_login.grant.identity.proven;
+        let proven = &open_login.grant.proofs.proven;
         let by_password = proven
             .iter()
             .any(|how| matches!(how, How::Password | How::KeyboardInteractive));
@@ -196,7 +200,7 @@ impl Monitor {
             .strangers
             .logged_in(source.ip(), via.is_some(), account, by_password);
         tracing::info!(
-            connection = number, %source, via, login = %open_login.grant.login, identity = %open_login.grant.identity, "a login"
+            connection = number, %source, via, login = %open_login.grant.login, identity = %open_login.grant.proofs, "a login"
         );
         if open_login.grant.must_change_password {
             tracing::info!(
@@ -208,14 +212,16 @@ impl Monitor {
             connection: number,
             source,
             login: open_login.grant.login.to_string(),
-            identity: open_login.grant.identity.to_string(),
-            cluster: open_login.members.first().map(audited),
+            identity: open_login.grant.proofs.to_string(),
+            cluster: open_login.cluster_logins.first().map(audited),
             via,
         });
         self.connections.logged_in(number, Box::new(open_login), front);
         self.tell_lobby(&ToLobby::Verdict {
             connection: number,
-            verdict: Verdict::Accepted { notes: entry.notes },
+            verdict: Verdict::Accepted {
+                notes: proven_login.notes,
+            },
         });
         // The lobby's grace for the hand-over: a connection that is in and stays there is nobody's.
         let timer = self
@@ -232,7 +238,7 @@ impl Monitor {
 /// for its user to read: that the front does not know, so it is to ask.
 pub(super) fn front_permits_in_cluster(open_login: &OpenLogin, now: Duration) -> FrontPermits {
     let offered = front_permits(&open_login.grant, now);
-    match open_login.members.is_empty() {
+    match open_login.cluster_logins.is_empty() {
         true => offered,
         false => [FrontPermit::Shell, FrontPermit::Exec, FrontPermit::Sftp]
             .into_iter()
@@ -241,11 +247,11 @@ pub(super) fn front_permits_in_cluster(open_login: &OpenLogin, now: Duration) ->
 }
 
 /// Who somebody is in the cluster, as the audit log has it.
-fn audited(member: &Member) -> ClusterUser {
+fn audited(cluster_login: &ClusterLogin) -> ClusterUser {
     ClusterUser {
-        user: member.user().map(ToString::to_string).unwrap_or_default(),
-        roles: member.roles(),
-        mfa: member.identity.mfa,
-        device: member.identity.device.as_ref().map(ToString::to_string),
+        user: cluster_login.user().map(ToString::to_string).unwrap_or_default(),
+        roles: cluster_login.roles(),
+        mfa: cluster_login.identity.mfa,
+        device: cluster_login.identity.device.as_ref().map(ToString::to_string),
     }
 }

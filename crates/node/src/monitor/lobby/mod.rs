@@ -16,7 +16,7 @@ use crate::monitor::workers::{WorkerId, WorkerKind};
 use fleetgate_sys::Errno;
 use fleetgate_wire::node::front::ToFront;
 use fleetgate_wire::node::lobby::{FromLobby, ToLobby};
-use fleetgate_wire::node::{ConnectionNumber, State};
+use fleetgate_wire::node::{ConnectionNumber, FrozenConnection};
 use logins::front_permits_in_cluster;
 use std::time::Duration;
 
@@ -160,7 +160,7 @@ impl Monitor {
             FromLobby::Ready => self.lobby_ready(),
             FromLobby::Sign { connection, exchange } => {
                 if self.connections.of_lobby(connection).is_some() {
-                    self.exchange(connection, exchange.into());
+                    self.sign_when_due(connection, exchange.into());
                 }
             }
             FromLobby::Auth { connection, request } => {
@@ -180,7 +180,7 @@ impl Monitor {
                     self.drive_login(connection, |login, context| login.on_answers(response, context));
                 }
             }
-            FromLobby::HandOver { connection, state } => self.handed_over(connection, state),
+            FromLobby::HandOver { connection, frozen } => self.handed_over(connection, frozen),
             FromLobby::Closed { connection, why } => {
                 if self.connections.of_lobby(connection).is_some() {
                     self.charge_for_end(connection);
@@ -199,7 +199,7 @@ impl Monitor {
     }
 
     /// The frozen connection, for its front.
-    fn handed_over(&mut self, number: ConnectionNumber, state: State) {
+    fn handed_over(&mut self, number: ConnectionNumber, frozen: FrozenConnection) {
         let Some(known) = self.connections.of_lobby(number) else {
             return;
         };
@@ -226,7 +226,7 @@ impl Monitor {
                 let message = ToFront::Arrived {
                     connection: number,
                     addresses,
-                    state,
+                    frozen,
                     permits,
                     cookie,
                 };

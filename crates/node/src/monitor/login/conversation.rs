@@ -197,7 +197,7 @@ impl LoginAttempt {
         let how = match talk.purpose {
             Purpose::Account => {
                 self.accepted = Some(talk.conversation);
-                return self.enter(context);
+                return self.conclude(context);
             }
             Purpose::Password(_) => (LoginMethod::Password, How::Password),
             Purpose::Interactive => (LoginMethod::KeyboardInteractive, How::KeyboardInteractive),

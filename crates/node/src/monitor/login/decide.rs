@@ -7,14 +7,14 @@ use super::facts::Files;
 use super::penalties::same_key;
 use super::publickey::{self, Decision, SshExchange};
 use super::refusals::end;
-use super::{Entry, LoginAttempt, LoginContext, PROTOCOL_ERROR, Step};
-use crate::config::cluster::Member;
+use super::{LoginAttempt, LoginContext, PROTOCOL_ERROR, ProvenLogin, Step};
+use crate::config::cluster::ClusterLogin;
 use crate::monitor::names::Lane;
 use crate::monitor::timers;
 use crate::monitor::trust::{LoginMethod, Trust};
 use crate::monitor::wakes::{Key, Owner};
-use fleetgate_policy::access::{self, Proof};
-use fleetgate_policy::grant::{How, Identity};
+use fleetgate_policy::access::{self, ProofKind};
+use fleetgate_policy::grant::{How, Proofs};
 use fleetgate_policy::{AccountName, Kind, Rule};
 use fleetgate_ssh::auth::{Method, PublicKey, Request};
 use fleetgate_ssh::key::{Claimant, Restrictions};
@@ -72,7 +72,7 @@ impl LoginAttempt {
                 let is_hidden = request.signature.is_none() && closed_because.is_none() && by_lists.is_err();
                 let files = if is_hidden { &nothing } else { known.files };
                 let login = name.as_ref().map_or("", AccountName::as_str);
-                let decision = check_key(request, login, files, &trust, context);
+                let decision = check_presented_key(request, login, files, &trust, context);
                 // For a closed account the decision itself is the refusal.
                 let (by_lists, decision) = match closed_because {
                     Some(closed) => {
@@ -117,13 +117,13 @@ impl LoginAttempt {
                 Decision::Proven {
                     how,
                     restrictions,
-                    member,
+                    cluster_login,
                 },
             ) => self.proven(
                 LoginMethod::PublicKey,
                 how,
                 *restrictions,
-                member.map(|m| *m),
+                cluster_login.map(|m| *m),
                 context,
             ),
             (Ok(()), Decision::Denied(denied)) => {
@@ -147,15 +147,15 @@ impl LoginAttempt {
         way: LoginMethod,
         how: How,
         restrictions: Restrictions,
-        member: Option<Member>,
+        cluster_login: Option<ClusterLogin>,
         context: &mut LoginContext<'_>,
     ) -> Step {
-        let by_role = |member: &Member| member.allowed.permits.only_named();
+        let by_role = |cluster_login: &ClusterLogin| cluster_login.allowed.permits.only_named();
         let proof = match way {
-            LoginMethod::PublicKey => Proof::Key {
-                forced: publickey::is_forced(&restrictions) || member.as_ref().is_some_and(by_role),
+            LoginMethod::PublicKey => ProofKind::Key {
+                forced: publickey::is_forced(&restrictions) || cluster_login.as_ref().is_some_and(by_role),
             },
-            _ => Proof::Password,
+            _ => ProofKind::Password,
         };
         if let Some(account) = self.facts.account() {
             let account = access::Account {
@@ -175,7 +175,7 @@ impl LoginAttempt {
             );
         }
         self.proven.push((how, restrictions));
-        self.members.extend(member);
+        self.cluster_logins.extend(cluster_login);
         self.pending = None;
         if !self.progress.went(way) {
             return self.rejected(true);
@@ -183,7 +183,7 @@ impl LoginAttempt {
         if context.tools.pam && self.accepted.is_none() {
             return self.talk(Purpose::Account, context);
         }
-        self.enter(context)
+        self.conclude(context)
     }
 
     /// Whether a key or certificate was proven.
@@ -192,8 +192,8 @@ impl LoginAttempt {
         self.proven.iter().any(|(how, _)| is_key(how))
     }
 
-    /// All was proven.
-    pub(super) fn enter(&mut self, context: &mut LoginContext<'_>) -> Step {
+    /// All was proven: joins what each proof allows, decides about the cluster once more, and gives the login.
+    pub(super) fn conclude(&mut self, context: &mut LoginContext<'_>) -> Step {
         let name = self.login();
         let (Some(account), Some(login)) = (self.facts.account().cloned(), name) else {
             return self.fail("there is no such account", context);
@@ -218,11 +218,11 @@ impl LoginAttempt {
             return self.deny("login", None, refusal, context);
         }
         // While PAM was asked the state may have changed.
-        let mut members = std::mem::take(&mut self.members);
+        let mut cluster_logins = std::mem::take(&mut self.cluster_logins);
         if let Some(cluster) = &context.tools.cluster {
-            let again = members.iter_mut().find_map(|member| {
-                let decided = member.decide_again(cluster, login.as_str(), now, self.trust.skew);
-                let user = member.user().map(ToString::to_string);
+            let again = cluster_logins.iter_mut().find_map(|cluster_login| {
+                let decided = cluster_login.decide_again(cluster, login.as_str(), now, self.trust.skew);
+                let user = cluster_login.user().map(ToString::to_string);
                 decided.err().map(|refusal| (user, refusal))
             });
             if let Some((user, refusal)) = again {
@@ -231,15 +231,15 @@ impl LoginAttempt {
         }
         let base = all.permits.within(self.trust.permits.clone());
         if let Some(container) = login.container()
-            && members.is_empty()
+            && cluster_logins.is_empty()
             && !self.trust.lets_into(&login)
         {
             let words = format!("`containers` does not let {} into {container}", login.account());
             return self.fail(&words, context);
         }
         let mut permits = base.clone();
-        for member in &members {
-            permits = match member.within(permits) {
+        for cluster_login in &cluster_logins {
+            permits = match cluster_login.within(permits) {
                 Ok(permits) => permits,
                 Err(denied) => return self.fail(&denied.to_string(), context),
             };
@@ -259,13 +259,13 @@ impl LoginAttempt {
             .accepted
             .take()
             .map(|conversation| conversation.into_session(&context.tools.wakes, PAM_PATIENCE));
-        Step::In(Box::new(Entry {
+        Step::In(Box::new(ProvenLogin {
             account,
             login,
-            identity: Identity { proven },
+            proofs: Proofs { proven },
             permits,
             base,
-            members,
+            cluster_logins,
             expires,
             notes: conversation::lines(&std::mem::take(&mut self.notes)),
             pam,
@@ -275,7 +275,7 @@ impl LoginAttempt {
 }
 
 /// Holds a key against the account's files and the cluster.
-fn check_key(
+fn check_presented_key(
     request: &PublicKey<'_>,
     login: &str,
     files: &Files,

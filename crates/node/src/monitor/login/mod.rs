@@ -15,12 +15,12 @@ mod refusals;
 
 use super::tools::Tools;
 use super::trust::{LoginMethod, Trust};
-use crate::config::cluster::Member;
+use crate::config::cluster::ClusterLogin;
 use conversation::{LoginConversation, Purpose};
 use facts::AccountLookups;
 use fleetgate_launch::pam::PamSession;
 use fleetgate_launch::{Begun, LaunchError, RunningHelper};
-use fleetgate_policy::grant::{How, Identity};
+use fleetgate_policy::grant::{How, Proofs};
 use fleetgate_policy::{AccountName, Permits};
 use fleetgate_ssh::auth::{InfoResponse, Request};
 use fleetgate_ssh::key::Restrictions;
@@ -47,25 +47,25 @@ pub enum Step {
     /// Say this.
     Say(Verdict),
     /// He is in.
-    In(Box<Entry>),
+    In(Box<ProvenLogin>),
     /// The process that asked is not honest.
     Violation(&'static str),
 }
 
 /// A login that was proven.
-pub struct Entry {
+pub struct ProvenLogin {
     /// The account, as it is now.
     pub account: Account,
     /// Its name.
     pub login: AccountName,
-    /// Who.
-    pub identity: Identity,
+    /// The proofs that it was let in by.
+    pub proofs: Proofs,
     /// What he may do.
     pub permits: Permits,
     /// The same without what roles take away, which may change.
     pub base: Permits,
     /// As whom of the cluster.
-    pub members: Vec<Member>,
+    pub cluster_logins: Vec<ClusterLogin>,
     /// Until when, on the boot-time clock.
     pub expires: Option<Duration>,
     /// What PAM said that the user shall read.
@@ -118,7 +118,7 @@ pub struct LoginAttempt {
     facts: AccountLookups,
     proven: Vec<(How, Restrictions)>,
     /// Those of them that are of the cluster.
-    members: Vec<Member>,
+    cluster_logins: Vec<ClusterLogin>,
     /// The request that is being decided.
     pending: Option<Zeroizing<Vec<u8>>>,
     talk: Option<LoginConversation>,
@@ -147,7 +147,7 @@ impl LoginAttempt {
             attempts: 0,
             facts: AccountLookups::default(),
             proven: Vec::new(),
-            members: Vec::new(),
+            cluster_logins: Vec::new(),
             pending: None,
             talk: None,
             queued: None,

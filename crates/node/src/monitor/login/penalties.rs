@@ -1,7 +1,7 @@
 //! Penalties of a login that fails: what it costs its source, and what the audit log gets of it. It refuses nobody by itself.
 
 use super::{LoginAttempt, LoginContext, LoginMethod, Purpose, Refusal};
-use crate::config::cluster::Member;
+use crate::config::cluster::ClusterLogin;
 use fleetgate_policy::grant::How;
 use fleetgate_policy::strangers::Offence;
 
@@ -21,9 +21,9 @@ impl LoginAttempt {
 
     /// The cluster's user who has proven who he is. What refuses him, PAM for instance, may know nothing of the cluster.
     pub(super) fn proven_user(&self) -> Option<String> {
-        self.members
+        self.cluster_logins
             .iter()
-            .find_map(Member::user)
+            .find_map(ClusterLogin::user)
             .map(ToString::to_string)
     }
 

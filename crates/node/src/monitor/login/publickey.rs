@@ -2,7 +2,7 @@
 //! files say.
 
 use super::facts::Files;
-use crate::config::cluster::{Cluster, Member};
+use crate::config::cluster::{Cluster, ClusterLogin};
 use crate::monitor::trust::Trust;
 use fleetgate_policy::grant::How;
 use fleetgate_policy::{AccountName, Permits, cluster, login_matches};
@@ -24,7 +24,7 @@ pub enum Decision {
         /// With what.
         restrictions: Box<Restrictions>,
         /// As whom of the cluster.
-        member: Option<Box<Member>>,
+        cluster_login: Option<Box<ClusterLogin>>,
     },
     /// It does not, for this reason, which is for the log.
     Refused(String),
@@ -44,7 +44,7 @@ pub struct ClusterRefusal {
 /// What is known of a key before its signature.
 struct KeyMatch {
     restrictions: Restrictions,
-    member: Option<Box<Member>>,
+    cluster_login: Option<Box<ClusterLogin>>,
 }
 
 /// Why it is not taken.
@@ -109,7 +109,7 @@ pub fn check_key(
         (Ok(admitted), Ok(_)) => Decision::Proven {
             how: how(&presented),
             restrictions: admitted.restrictions.into(),
-            member: admitted.member,
+            cluster_login: admitted.cluster_login,
         },
     }
 }
@@ -130,13 +130,14 @@ pub fn without_account(
     closed: &ClosedAccount,
     cluster: Option<&Cluster>,
 ) -> Decision {
-    let (member, cluster) = match (decision, cluster) {
+    let (cluster_login, cluster) = match (decision, cluster) {
         (
             Decision::Proven {
-                member: Some(member), ..
+                cluster_login: Some(cluster_login),
+                ..
             },
             Some(cluster),
-        ) => (member, cluster),
+        ) => (cluster_login, cluster),
         (Decision::Proven { .. }, _) => {
             return Decision::Refused(match closed {
                 ClosedAccount::Missing => "there is no such account".to_owned(),
@@ -159,7 +160,7 @@ pub fn without_account(
         ),
     };
     Decision::Denied(Box::new(ClusterRefusal {
-        user: member.user().map(ToString::to_string),
+        user: cluster_login.user().map(ToString::to_string),
         refusal: cluster::Refusal {
             reason: cluster::Reason::Role,
             rule: rule.to_owned(),
@@ -201,7 +202,7 @@ fn match_key(
     }
     let alone = |restrictions| KeyMatch {
         restrictions,
-        member: None,
+        cluster_login: None,
     };
     // Whether its container may be entered is asked later.
     let of_account = Claimant {
@@ -239,19 +240,19 @@ fn by_cluster(
     {
         return quietly(checked.map_or_else(|e| e.to_string(), |_| String::new()));
     }
-    let decided = Member::decide(certificate, cluster, claimant.login, claimant.now, claimant.skew);
+    let decided = ClusterLogin::decide(certificate, cluster, claimant.login, claimant.now, claimant.skew);
     match (checked, decided) {
         (_, Err(why)) => quietly(why.into()),
         (_, Ok(Err(refusal))) => Err(KeyRefusal::Openly(Box::new(ClusterRefusal {
-            user: Member::identity(certificate)
+            user: ClusterLogin::identity(certificate)
                 .ok()
                 .and_then(|identity| identity.user().map(ToString::to_string)),
             refusal,
         }))),
         (Err(e), Ok(Ok(_))) => quietly(e.to_string()),
-        (Ok(restrictions), Ok(Ok(member))) => Ok(KeyMatch {
+        (Ok(restrictions), Ok(Ok(cluster_login))) => Ok(KeyMatch {
             restrictions,
-            member: Some(Box::new(member)),
+            cluster_login: Some(Box::new(cluster_login)),
         }),
     }
 }

@@ -42,7 +42,7 @@ impl RefusalDelay {
 
 impl LoginAttempt {
     /// The step as it is, or nothing yet: a refusal that would come too soon is held, and its connection woken for it.
-    pub fn hold(&mut self, step: Step, context: &mut LoginContext<'_>) -> Step {
+    pub fn delay_refusal(&mut self, step: Step, context: &mut LoginContext<'_>) -> Step {
         let Step::Say(verdict) = step else { return step };
         let is_refusal = matches!(
             verdict,

@@ -3,11 +3,11 @@
 
 use super::answers::{self, RunAccount, SameRun, SharedRun};
 use super::choose::{self, SessionRefusal};
-use super::confinement::may_enter_without_shell;
 use super::facts::ClusterUser;
+use super::helper_checks::account_in_use_without_shell;
 use super::pending::PendingSession;
 use super::{LimitOwner, Session, Sessions, State, TimeLimit, text};
-use crate::config::cluster::Member;
+use crate::config::cluster::ClusterLogin;
 use crate::monitor::accept::address;
 use crate::monitor::audit::{Event, SessionKind};
 use crate::monitor::network::Networks;
@@ -97,7 +97,7 @@ impl Sessions {
             )));
         }
         let watching = open_login
-            .members
+            .cluster_logins
             .iter()
             .map(|of| of.allowed.watching)
             .fold(tools.config.watching(), Watching::and);
@@ -111,7 +111,7 @@ impl Sessions {
         });
         if same.is_some() {
             // What the helper would look at, were a process begun.
-            may_enter_without_shell(&open_login.grant, &account)?;
+            account_in_use_without_shell(&open_login.grant, &account)?;
         }
         if let Some(same) = &same
             && self.answer_by_another_run(tools, open_login, ticket, same, decided.command())
@@ -136,7 +136,7 @@ impl Sessions {
             connection,
             source: address(&open_login.addresses.peer),
             user: open_login.user(),
-            ordered: None,
+            end_command: None,
             parting: None,
             ticket,
             login: open_login.grant.login.to_string(),
@@ -163,7 +163,7 @@ impl Sessions {
             named_command: named_command.map(|command| command.name.clone()),
             output_limit: named_command.and_then(|command| command.limits.output),
             shared,
-            limit: time_limit(&open_login.members, named_command),
+            limit: time_limit(&open_login.cluster_logins, named_command),
             time_limit_timer: None,
             state: State::Pending(Box::new(PendingSession {
                 grant: open_login.grant.clone(),
@@ -175,7 +175,7 @@ impl Sessions {
                 display,
                 context: None,
                 watching,
-                cluster_user: ClusterUser::of(&open_login.members),
+                cluster_user: ClusterUser::of(&open_login.cluster_logins),
                 accepted: if pam { open_login.pam.take() } else { None },
                 pam,
                 xauth: None,
@@ -198,8 +198,8 @@ impl Sessions {
                 "a connection has at most {limit} sessions (limits.sessions)"
             )));
         }
-        let of_roles = |of: &Member| of.allowed.limits.sessions;
-        match open_login.members.iter().filter_map(of_roles).min() {
+        let of_roles = |of: &ClusterLogin| of.allowed.limits.sessions;
+        match open_login.cluster_logins.iter().filter_map(of_roles).min() {
             Some(most) if count >= most => Err(SessionRefusal(format!(
                 "a connection has at most {most} sessions by its roles: end one of them"
             ))),
@@ -264,8 +264,11 @@ impl Sessions {
 }
 
 /// For how long a session may last: the shorter of what its roles and its command say.
-fn time_limit(members: &[Member], command: Option<&NamedCommand>) -> Option<TimeLimit> {
-    let of_roles = members.iter().filter_map(|of| of.allowed.limits.session).min();
+fn time_limit(cluster_logins: &[ClusterLogin], command: Option<&NamedCommand>) -> Option<TimeLimit> {
+    let of_roles = cluster_logins
+        .iter()
+        .filter_map(|of| of.allowed.limits.session)
+        .min();
     let of_command = command.and_then(|command| command.limits.timeout);
     let limits = [(LimitOwner::Command, of_command), (LimitOwner::Roles, of_roles)];
     let limits = limits

@@ -1,7 +1,7 @@
 //! What a session's order is made of: what was decided, and what is known of connection, account and service.
 
 use crate::config::Config;
-use crate::config::cluster::Member;
+use crate::config::cluster::ClusterLogin;
 use crate::monitor::audit::SessionKind;
 use fleetgate_policy::commands::NamedCommand;
 use fleetgate_policy::permits::Program as Permitted;
@@ -99,13 +99,13 @@ pub struct ClusterUser {
 
 impl ClusterUser {
     /// Of somebody with these certificates: the first counts, as in the audit log.
-    pub fn of(members: &[Member]) -> ClusterUser {
-        let Some(member) = members.first() else {
+    pub fn of(cluster_logins: &[ClusterLogin]) -> ClusterUser {
+        let Some(cluster_login) = cluster_logins.first() else {
             return ClusterUser::default();
         };
         ClusterUser {
-            user: member.user().map(ToString::to_string).unwrap_or_default(),
-            roles: member.roles(),
+            user: cluster_login.user().map(ToString::to_string).unwrap_or_default(),
+            roles: cluster_login.roles(),
         }
     }
 }

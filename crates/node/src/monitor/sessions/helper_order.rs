@@ -2,7 +2,7 @@
 
 use super::choose::SessionRefusal;
 use super::facts::{OrderFacts, ProgramChoice};
-use super::{confinement, order};
+use super::{helper_checks, order};
 use crate::monitor::names;
 use crate::monitor::tools::Tools;
 use fleetgate_launch::SessionToClose;
@@ -50,10 +50,10 @@ impl HelperOrder {
         let order = order::sftp(facts, arguments)?;
         if facts.root && facts.grant.login.container().is_none() {
             let today = clock::wall().sec.div_euclid(86_400);
-            confinement::may_enter(facts.account, !facts.pam, today)?;
+            helper_checks::account_in_use(facts.account, !facts.pam, today)?;
         }
         if let Some(root) = &order.chroot {
-            confinement::safe_root(root)?;
+            helper_checks::safe_root(root)?;
         }
         let (events, theirs) = socket::pair().map_err(failed("making a socket"))?;
         let mut given = vec![(Role::Events, theirs)];

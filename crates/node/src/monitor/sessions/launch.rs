@@ -2,8 +2,8 @@
 //! used), and what it comes to.
 
 use super::choose::SessionRefusal;
-use super::confinement::may_enter_without_shell;
 use super::facts::OrderFacts;
+use super::helper_checks::account_in_use_without_shell;
 use super::helper_order::{HelperOrder, begin_watching, failed};
 use super::pending::{PendingLaunch, PendingSession};
 use super::streams::Streams;
@@ -81,7 +81,7 @@ impl Sessions {
         let container = pending.grant.login.container();
         if container.is_some() {
             // What the helper looks at for others.
-            may_enter_without_shell(&pending.grant, &pending.account)?;
+            account_in_use_without_shell(&pending.grant, &pending.account)?;
         }
         let order = match &pending.decided.program {
             Permitted::Sftp { arguments } => HelperOrder::file_server(&facts, arguments, &tools.resolver)?,
@@ -377,10 +377,10 @@ fn tell_start(
     let spent = running.spent;
     let micros = micros(spent.order + spent.spawn + spent.ready);
     tracing::debug!(step = "launch", micros, "timing");
-    let (steps, connection) = (&mut tools.steps, session.connection);
-    steps.add(connection, c"node", "launch", Duration::from_micros(micros));
-    steps.add_earlier(connection, c"node", "exec", spent.spawn, spent.ready);
-    steps.add(connection, c"helper", "ready", spent.ready);
+    let (spans, connection) = (&mut tools.spans, session.connection);
+    spans.add(connection, c"node", "launch", Duration::from_micros(micros));
+    spans.add_earlier(connection, c"node", "exec", spent.spawn, spent.ready);
+    spans.add(connection, c"helper", "ready", spent.ready);
     tools.metrics.launched(running.strategy);
     tools.metrics.session_started(session.kind);
     let (unrecorded, unwatched) = match begun {

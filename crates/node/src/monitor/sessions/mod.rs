@@ -7,17 +7,17 @@
 //!
 //! Read in this order: `admit` (may it be?), `choose` (what runs), `prepare` (what is still missing), `launch` with `streams`,
 //! `helper_order`, [`order`] and `environment` (what the helper is given), `running` (what may happen to it then). Beside the
-//! way lie `facts` (what an order is made of), `pending` (what is known of a session that does not run yet), `answers` (one run for several clients), `confinement` (accounts that may not
-//! enter, sftp's root), `files` (what the file server tells) and `within_pam`. But for `answers`, this module never reads or
+//! way lie `facts` (what an order is made of), `pending` (what is known of a session that does not run yet), `answers` (one run for several clients), `helper_checks` (accounts that are not in
+//! use, sftp's root), `files` (what the file server tells) and `within_pam`. But for `answers`, this module never reads or
 //! writes what a session says.
 
 mod admit;
 mod answers;
 mod choose;
-mod confinement;
 mod environment;
 mod facts;
 mod files;
+mod helper_checks;
 mod helper_order;
 mod launch;
 pub mod order;
@@ -35,7 +35,7 @@ use super::audit::{EndCommand, Event, SessionKind, Usage, digits};
 use super::timers::Timer;
 use super::tools::Tools;
 use super::wakes::{Key, Owner};
-use crate::config::cluster::Member;
+use crate::config::cluster::ClusterLogin;
 use crate::config::{Config, SelinuxUse};
 use fleetgate_launch::cgroup::Cgroups;
 use fleetgate_launch::{End, SessionReaper, present};
@@ -139,8 +139,8 @@ struct Session {
     /// Where from, and as whom of the cluster: for the audit log.
     source: SocketAddr,
     user: Option<String>,
-    /// Somebody ordered its end.
-    ordered: Option<EndCommand>,
+    /// Somebody commanded its end.
+    end_command: Option<EndCommand>,
     /// Why it was ended, for its user.
     parting: Option<String>,
     ticket: Ticket,
@@ -283,9 +283,9 @@ impl Sessions {
     }
 
     /// The connection is gone, and its grant with it: nothing more is begun for it, and what sits at a terminal is hung
-    /// up, and named commands are ended. Others go on until they notice, as with sshd, or until a lock on these members
-    /// ends them.
-    pub fn connection_ended(&mut self, connection: ConnectionNumber, members: &[Member]) {
+    /// up, and named commands are ended. Others go on until they notice, as with sshd, or until a lock on one
+    /// of these logins ends them.
+    pub fn connection_ended(&mut self, connection: ConnectionNumber, cluster_logins: &[ClusterLogin]) {
         if self.by_connection.remove(&connection).is_none() {
             return;
         }
@@ -301,7 +301,7 @@ impl Sessions {
             }
             if let Some(session) = self.all.get_mut(&number) {
                 session.nobody_listens = true;
-                session.left_by = Some(members.iter().map(|of| of.identity.clone()).collect());
+                session.left_by = Some(cluster_logins.iter().map(|of| of.identity.clone()).collect());
                 self.by_ticket.remove(&(connection, session.ticket));
             }
             self.hang_up_session(number);
@@ -363,13 +363,13 @@ impl Sessions {
     }
 
     /// Ends one session by its id, whichever connection it is of; whether it is one of ours that was not told before.
-    pub fn end_ordered(&mut self, tools: &mut Tools, id: &SessionId, order: &EndCommand) -> bool {
+    pub fn end_by_command(&mut self, tools: &mut Tools, id: &SessionId, command: &EndCommand) -> bool {
         let mut all = self.all.iter_mut();
-        let Some((number, session)) = all.find(|(_, s)| s.id == *id && s.ordered.is_none()) else {
+        let Some((number, session)) = all.find(|(_, s)| s.id == *id && s.end_command.is_none()) else {
             return false;
         };
-        session.ordered = Some(order.clone());
-        session.announce_end(tools, order.words());
+        session.end_command = Some(command.clone());
+        session.announce_end(tools, command.words());
         self.announced.push(*number);
         true
     }

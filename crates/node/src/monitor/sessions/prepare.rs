@@ -2,7 +2,7 @@
 //! context, and xauth for X11.
 
 use super::choose::SessionRefusal;
-use super::confinement;
+use super::helper_checks;
 use super::order;
 use super::{About, Session, Sessions, State, key, text};
 use crate::monitor::names::Lane;
@@ -60,7 +60,7 @@ impl Sessions {
             return self.refuse(tools, number, SessionRefusal(why));
         };
         // The login's own account has to be in use too: the helper will see the command's alone.
-        if let Err(why) = confinement::may_enter_without_shell(&pending.grant, &pending.account) {
+        if let Err(why) = helper_checks::account_in_use_without_shell(&pending.grant, &pending.account) {
             return self.refuse(tools, number, why);
         }
         session.uid = account.ids.uid;

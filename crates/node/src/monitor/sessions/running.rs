@@ -313,11 +313,11 @@ impl Sessions {
             );
         }
         tools.metrics.session_ended();
-        // Only what was killed may have been killed by order: a session that ends by itself costs no look at the disk.
-        let ordered = match running.exit {
+        // Only what was killed may have been killed by a command: a session that ends by itself costs no look at the disk.
+        let end_command = match running.exit {
             Some(Exit::Code(_)) => None,
             _ => session
-                .ordered
+                .end_command
                 .clone()
                 .or_else(|| left_end_command(&tools.config.runtime_directory, &session.id)),
         };
@@ -334,7 +334,7 @@ impl Sessions {
             signal,
             lasted: Some(lasted(running.since)),
             usage,
-            ordered,
+            end_command,
             inherited: false,
         });
     }
@@ -342,13 +342,13 @@ impl Sessions {
 
 /// What `fleetgate sessions end` left on this machine before it killed the session: who it was, and why.
 fn left_end_command(runtime_directory: &Path, id: &SessionId) -> Option<EndCommand> {
-    let path = fleetgate_launch::end_order(&runtime_directory.join("sessions"), id);
+    let path = fleetgate_launch::end_command_path(&runtime_directory.join("sessions"), id);
     let file = std::fs::File::open(&path).ok()?;
     let mut text = Vec::new();
     file.take(MAX_END_COMMAND).read_to_end(&mut text).ok()?;
     let _ = std::fs::remove_file(&path);
-    let order: serde_json::Value = serde_json::from_slice(&text).ok()?;
-    let field = |name: &str| order[name].as_str().unwrap_or_default().to_owned();
+    let command: serde_json::Value = serde_json::from_slice(&text).ok()?;
+    let field = |name: &str| command[name].as_str().unwrap_or_default().to_owned();
     Some(EndCommand {
         by: field("by"),
         reason: field("reason"),

@@ -205,7 +205,7 @@ impl Monitor {
         let (message, fds) = match taken {
             Ok((number, theirs)) => {
                 if vouched.explain || !vouched.trace.is_empty() {
-                    self.tools.steps.watch(number, worker, ticket);
+                    self.tools.spans.watch(number, worker, ticket);
                 }
                 (ToTunnel::Session { ticket }, vec![theirs])
             }

@@ -17,7 +17,7 @@ use super::wakes::{self, Owner};
 use super::workers::WorkerId;
 use crate::config::Config;
 use crate::config::cluster::Cluster;
-use crate::identity::{self, Home, Identity};
+use crate::identity::{self, Home, NodeIdentity};
 use fleetgate_net::x509::{Certificate, Key};
 use fleetgate_sys::{Errno, Fd, epoll};
 use fleetgate_wire::node::tunnel::Proxy;
@@ -57,7 +57,7 @@ pub struct Tunnel {
     /// Which of this process's tunnels it is: what was to wake an earlier one wakes nobody.
     pub number: u64,
     /// Who the node is.
-    pub joined: Identity,
+    pub joined: NodeIdentity,
     /// Its TLS key.
     pub key: Key,
     /// Where what it learns is kept.
@@ -107,7 +107,7 @@ pub struct Tunnel {
 impl Tunnel {
     /// Of a machine that joined; none: it did not.
     pub(crate) fn load(state_directory: &Path) -> Result<Option<Tunnel>, String> {
-        let Some(joined) = Identity::load(state_directory).map_err(|e| e.to_string())? else {
+        let Some(joined) = NodeIdentity::load(state_directory).map_err(|e| e.to_string())? else {
             return Ok(None);
         };
         let again = "join again";

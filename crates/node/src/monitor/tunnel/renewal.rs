@@ -2,7 +2,7 @@
 //! asked for. It sends and writes nothing.
 
 use super::{keys, renewal};
-use crate::identity::Identity;
+use crate::identity::NodeIdentity;
 use crate::monitor::Monitor;
 use crate::monitor::settings::offer;
 use crate::monitor::timers::unix_seconds;
@@ -28,7 +28,7 @@ pub fn due(validity: &Range<u64>) -> u64 {
 }
 
 /// When newer ones are asked for because an authority that signed one of these signs no more; none: no such authority.
-pub fn retirement(of: &Identity, trust: &PolicyTrust, now: u64) -> Option<Retiring> {
+pub fn retirement(of: &NodeIdentity, trust: &PolicyTrust, now: u64) -> Option<Retiring> {
     let signed_host = |ca: &[u8]| {
         let certificates = of.host_certificates.iter();
         let mut read = certificates.filter_map(|blob| HostCertificate::parse(blob).ok());
@@ -43,7 +43,7 @@ pub fn retirement(of: &Identity, trust: &PolicyTrust, now: u64) -> Option<Retiri
 }
 
 /// Where in the time for it this machine asks: another place for each, and the same one every time.
-fn place(of: &Identity) -> u32 {
+fn place(of: &NodeIdentity) -> u32 {
     let leaf = of.tls_chain.first().map_or(&[][..], Vec::as_slice);
     let last = leaf.last_chunk().copied().unwrap_or_default();
     u32::from_be_bytes(last)
@@ -70,14 +70,14 @@ pub fn request(key: &Key, host_keys: &[Vec<u8>], leaf: &[u8]) -> Vec<u8> {
 /// What came of a request: `old` with newer certificates, or the sentence that says why not. Each must be of an authority
 /// of the state, for our own key and in our own name.
 pub(crate) fn accept(
-    old: &Identity,
+    old: &NodeIdentity,
     key: &Key,
     host_keys: &[Vec<u8>],
     state: &State,
     tls_chain: Vec<Vec<u8>>,
     host_certificates: Vec<Vec<u8>>,
     now: u64,
-) -> Result<Identity, String> {
+) -> Result<NodeIdentity, String> {
     let bad = |why: String| format!("the certificates that came are not ours: {why}");
     let first = tls_chain.first().map(Vec::as_slice).unwrap_or_default();
     let leaf = Certificate::read(first).map_err(|e| bad(e.to_string()))?;
@@ -132,7 +132,7 @@ pub(crate) fn accept(
             .check_host(&old.node, now, SKEW, is_ca)
             .map_err(|e| bad(e.to_string()))?;
     }
-    Ok(Identity {
+    Ok(NodeIdentity {
         tls_chain,
         host_certificates,
         ..old.clone()
@@ -222,7 +222,7 @@ impl Monitor {
 mod tests {
     use super::*;
     use fleetgate_net::x509::{Authority, Leaf, PublicKey as TlsPublic};
-    use fleetgate_policy::cluster::{Identity as Says, Name};
+    use fleetgate_policy::cluster::{Identity, Name};
     use fleetgate_ssh::key::{CertificateKind, Draft, KeyType, PrivateKey};
 
     const NOW: u64 = 1_800_000_000;
@@ -255,7 +255,7 @@ mod tests {
 
     fn issue(authority: &Authority, key: &Key, node: &str, validity: Range<u64>) -> Vec<u8> {
         let name = |text: &str| Name::parse(text).expect("a name");
-        let identity = Says::of(&name("home"), Subject::Node(name(node)), NOW);
+        let identity = Identity::of(&name("home"), Subject::Node(name(node)), NOW);
         let names = [node_name(node)];
         authority
             .issue(&Leaf {
@@ -275,7 +275,7 @@ mod tests {
         let authority = Authority::generate("home", NOW - 100..NOW + 100_000).expect("made");
         let stranger = Authority::generate("home", NOW - 100..NOW + 100_000).expect("made");
         let (key, other) = (Key::generate(), Key::generate());
-        let old = Identity {
+        let old = NodeIdentity {
             cluster: "home".into(),
             node: "web1".into(),
             proxies: Vec::new(),
@@ -347,7 +347,7 @@ mod tests {
             made.blob().to_vec()
         };
         let made = |end: u64| issue(&authority, &key, "web1", NOW - 10..end);
-        let old = Identity {
+        let old = NodeIdentity {
             cluster: "home".into(),
             node: "web1".into(),
             proxies: Vec::new(),

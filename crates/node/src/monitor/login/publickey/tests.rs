@@ -223,13 +223,15 @@ fn certificates_of_a_cluster() {
         let answer = ask(&blob, &user, &hand, case.login, true);
         let got = match &answer {
             Decision::Proven {
-                member: Some(member),
+                cluster_login: Some(cluster_login),
                 restrictions,
                 ..
             } => {
-                assert_eq!(member.user(), Some(&name("ada")), "{what}");
-                let permits = member.within(restrictions.permits.clone()).expect("no force");
-                let is_dev = member.allowed.roles == [name("dev")];
+                assert_eq!(cluster_login.user(), Some(&name("ada")), "{what}");
+                let permits = cluster_login
+                    .within(restrictions.permits.clone())
+                    .expect("no force");
+                let is_dev = cluster_login.allowed.roles == [name("dev")];
                 assert_eq!(permits.allow_kind(Kind::Exec).is_err(), is_dev, "{what}");
                 Answer::In
             }

@@ -2,12 +2,12 @@
 
 use super::*;
 use fleetgate_policy::permits::Target;
-use fleetgate_policy::{AccountName, GrantId, Identity, Kind, Permits, Rule};
+use fleetgate_policy::{AccountName, GrantId, Kind, Permits, Proofs, Rule};
 
 fn grant(permits: Permits) -> Grant {
     Grant {
         id: GrantId(1),
-        identity: Identity { proven: Vec::new() },
+        proofs: Proofs { proven: Vec::new() },
         login: AccountName::parse(b"ada").expect("a name"),
         permits,
         must_change_password: false,

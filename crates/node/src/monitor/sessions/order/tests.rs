@@ -6,7 +6,7 @@ use crate::config::Config;
 use crate::monitor::audit::SessionKind;
 use crate::monitor::sessions::facts::{ClusterUser, Inherited};
 use fleetgate_policy::commands::{Command, CommandLimits, Commands, NamedCommand};
-use fleetgate_policy::{AccountName, Grant, GrantId, How, Identity, Permits as May, Rule};
+use fleetgate_policy::{AccountName, Grant, GrantId, How, Permits as May, Proofs, Rule};
 use fleetgate_sys::clock::Time;
 use fleetgate_wire::common::{Endpoint, Ids, Variable};
 use fleetgate_wire::exec::Limit;
@@ -23,7 +23,7 @@ const NOW: Duration = Duration::from_secs(100);
 fn grant(permits: May) -> Grant {
     Grant {
         id: GrantId(1),
-        identity: Identity {
+        proofs: Proofs {
             proven: vec![How::Password],
         },
         login: AccountName::parse(b"ada").expect("a name"),

@@ -1,5 +1,5 @@
-//! Somebody who came in by a certificate of the cluster: what it says, what was decided, and the decision made anew for
-//! each of his orders. It verifies no signature; the certificate it is made of was verified.
+//! A login by a certificate of the cluster: what the certificate says, what was decided, and the decision made anew for each
+//! of its requests. It verifies no signature; the certificate that it is made of was verified.
 
 use super::{Cluster, ClusterError};
 use fleetgate_policy::cluster::{Allowed, Identity, Name, Refusal, SSH_EXTENSION};
@@ -7,9 +7,9 @@ use fleetgate_policy::{Denied, Permits};
 use fleetgate_ssh::codec::Reader;
 use fleetgate_ssh::key::Certificate;
 
-/// A login by the cluster.
+/// A verified login by the cluster, with the last decision about it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Member {
+pub struct ClusterLogin {
     /// What the certificate says.
     pub identity: Identity,
     /// When it ends, Unix seconds.
@@ -20,7 +20,7 @@ pub struct Member {
     serial: u64,
 }
 
-impl Member {
+impl ClusterLogin {
     /// The identity in a certificate of the cluster's user CA.
     pub fn identity(certificate: &Certificate) -> Result<Identity, ClusterError> {
         let Some(data) = certificate.extension(SSH_EXTENSION) else {
@@ -41,11 +41,11 @@ impl Member {
         login: &str,
         now: u64,
         skew: u64,
-    ) -> Result<Result<Member, Refusal>, ClusterError> {
-        let identity = Member::identity(certificate)?;
+    ) -> Result<Result<ClusterLogin, Refusal>, ClusterError> {
+        let identity = ClusterLogin::identity(certificate)?;
         let expires = Some(certificate.valid_before()).filter(|end| *end != u64::MAX);
         let decided = cluster.decide_login(&identity, expires, login, now, skew);
-        Ok(decided.map(|allowed| Member {
+        Ok(decided.map(|allowed| ClusterLogin {
             identity,
             expires,
             allowed,

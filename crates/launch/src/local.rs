@@ -1,4 +1,4 @@
-//! What a session that this command launches itself has of it: its streams; and an id of its own.
+//! What a session that a command launches itself has of it: its streams; and an id of its own.
 
 use fleetgate_sys::Fd;
 use fleetgate_wire::common::SessionId;
@@ -16,8 +16,8 @@ pub fn own_streams() -> io::Result<Vec<(Role, Fd)>> {
     Ok(streams.map(|(role, fd)| (role, Fd::from(fd))).into())
 }
 
-/// A fresh name for one.
-pub fn id() -> SessionId {
+/// A fresh name for a session.
+pub fn session_id() -> SessionId {
     let [high, low] = fleetgate_sys::exe::random();
     (u128::from(high) << 64 | u128::from(low)).to_be_bytes()
 }

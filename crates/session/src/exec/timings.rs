@@ -6,15 +6,15 @@ use fleetgate_sys::clock;
 use fleetgate_wire::reply::Timing;
 
 /// A clock that is read after every step, or never.
-pub struct Steps {
+pub struct StepTimer {
     last: Option<i64>,
     timings: Vec<Timing>,
 }
 
-impl Steps {
+impl StepTimer {
     /// Starts it, if `wanted`.
-    pub fn new(wanted: bool) -> Steps {
-        Steps {
+    pub fn new(wanted: bool) -> StepTimer {
+        StepTimer {
             last: wanted.then(|| clock::monotonic().as_nanos()),
             timings: Vec::new(),
         }

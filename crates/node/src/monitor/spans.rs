@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// Of all connections.
 #[derive(Debug, Default)]
-pub struct Steps(HashMap<ConnectionNumber, Recipient>);
+pub struct Spans(HashMap<ConnectionNumber, Recipient>);
 
 /// Whom they are told.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ struct Recipient {
     spans: Vec<Span>,
 }
 
-impl Steps {
+impl Spans {
     /// The session `ticket` of this tunnel asks for this connection's.
     pub fn watch(&mut self, connection: ConnectionNumber, worker: WorkerId, ticket: Ticket) {
         let spans = Vec::new();
@@ -78,7 +78,7 @@ impl Monitor {
     /// One step of a login's way, for benchmarks and for those who ask.
     pub(crate) fn timing(&mut self, connection: ConnectionNumber, step: &str, took: Duration) {
         tracing::debug!(connection, step, micros = micros(took), "timing");
-        self.tools.steps.add(connection, c"node", step, took);
+        self.tools.spans.add(connection, c"node", step, took);
     }
 }
 
@@ -87,17 +87,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn steps_are_kept_for_those_who_ask_within_their_bound_and_told_once() {
-        let mut steps = Steps::default();
-        steps.add(1, c"node", "login", Duration::from_millis(1));
-        assert_eq!(steps.take(1), None);
-        steps.watch(2, 7, 9);
+    fn spans_are_kept_for_those_who_ask_within_their_bound_and_told_once() {
+        let mut all = Spans::default();
+        all.add(1, c"node", "login", Duration::from_millis(1));
+        assert_eq!(all.take(1), None);
+        all.watch(2, 7, 9);
         for _ in 0..2 * MAX_SPANS {
-            steps.add(2, c"node", "login", Duration::from_millis(1));
+            all.add(2, c"node", "login", Duration::from_millis(1));
         }
-        let (worker, ticket, spans) = steps.take(2).expect("recipient for");
+        let (worker, ticket, spans) = all.take(2).expect("recipient for");
         assert_eq!((worker, ticket, spans.len()), (7, 9, MAX_SPANS));
         assert!(spans.iter().all(|s| s.end - s.start == 1_000_000));
-        assert_eq!(steps.take(2), None);
+        assert_eq!(all.take(2), None);
     }
 }

@@ -13,8 +13,8 @@ use std::path::Path;
 /// As `exec` looks for them.
 const NOLOGIN: [&str; 2] = ["/etc/nologin", "/run/nologin"];
 
-/// Whether `account` may come in on `today` (days since 1970). `expiry`: PAM does not look at that.
-pub fn may_enter(account: &Account, expiry: bool, today: i64) -> Result<(), SessionRefusal> {
+/// Whether `account` is in use on `today` (days since 1970). `expiry`: PAM does not look at that.
+pub fn account_in_use(account: &Account, expiry: bool, today: i64) -> Result<(), SessionRefusal> {
     let there = |path: &&str| std::fs::symlink_metadata(path).is_ok();
     if account.ids.uid != 0
         && let Some(path) = NOLOGIN.iter().find(|path| there(path))
@@ -39,13 +39,13 @@ pub fn may_enter(account: &Account, expiry: bool, today: i64) -> Result<(), Sess
 }
 
 /// The same where no shell of the account's is begun, in which an expired password could be changed.
-pub fn may_enter_without_shell(grant: &Grant, account: &Account) -> Result<(), SessionRefusal> {
+pub fn account_in_use_without_shell(grant: &Grant, account: &Account) -> Result<(), SessionRefusal> {
     if grant.must_change_password {
         return Err(SessionRefusal::new(
             "the password has expired: change it in a shell",
         ));
     }
-    may_enter(account, true, clock::wall().sec.div_euclid(86_400))
+    account_in_use(account, true, clock::wall().sec.div_euclid(86_400))
 }
 
 /// Whether a directory may be a root: it and all above it are root's, and nobody else may write there. Else who may could

@@ -1,0 +1,92 @@
+//! A container that a benchmark starts, by Debian's runc or crun: a root of busybox, and `runc spec`'s configuration.
+
+use crate::bench::rival;
+use crate::shell::{Result, read_text, run, target};
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Which cgroups the runtime sees: crun wants those of version 2 alone, where this machine may have both.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Hierarchies {
+    /// What the machine has.
+    All,
+    /// That of version 2 alone.
+    Unified,
+}
+
+/// A running container, which ends with this value.
+pub struct Container {
+    runtime: PathBuf,
+    directory: PathBuf,
+    /// Its id.
+    pub name: String,
+    /// Its first process.
+    pub pid: i32,
+}
+
+impl Container {
+    /// Starts one, with `truth` as its /bin/bench-true.
+    pub fn start(runtime: &Path, name: &str, truth: &Path, hierarchies: Hierarchies) -> Result<Container> {
+        let directory = target().join("bench/containers").join(name);
+        let failed = |e: std::io::Error| format!("{}: {e}", directory.display());
+        let _ = std::fs::remove_dir_all(&directory);
+        let bin = directory.join("rootfs/bin");
+        for name in ["bin", "proc", "dev", "sys"] {
+            std::fs::create_dir_all(directory.join("rootfs").join(name)).map_err(failed)?;
+        }
+        std::fs::copy(rival("busybox", "busybox-static")?, bin.join("busybox")).map_err(failed)?;
+        for tool in ["sh", "sleep"] {
+            symlink("busybox", bin.join(tool)).map_err(failed)?;
+        }
+        std::fs::copy(truth, bin.join("bench-true")).map_err(failed)?;
+        run(Command::new("runc").arg("spec").current_dir(&directory))?;
+        let file = directory.join("config.json");
+        let mut config: serde_json::Value =
+            serde_json::from_str(&read_text(&file)?).map_err(|e| e.to_string())?;
+        config["process"]["terminal"] = false.into();
+        config["process"]["args"] = vec!["sleep", "3600"].into();
+        std::fs::write(&file, config.to_string()).map_err(failed)?;
+        let mut container = Container {
+            runtime: runtime.to_owned(),
+            directory: directory.clone(),
+            name: name.to_owned(),
+            pid: 0,
+        };
+        let alone = "mount --make-rprivate / && mount -t cgroup2 none /sys/fs/cgroup && exec \"$@\"";
+        let mut command = match hierarchies {
+            Hierarchies::All => Command::new(runtime),
+            Hierarchies::Unified => {
+                let mut command = Command::new("unshare");
+                command
+                    .args(["--mount", "sh", "-c", alone, "unified"])
+                    .arg(runtime);
+                command.arg("--cgroup-manager=disabled");
+                command
+            }
+        };
+        let pid = directory.join("pid");
+        command.args(["--root", &container.root(), "run", "--detach", "--bundle"]);
+        command.arg(&directory).arg("--pid-file").arg(&pid).arg(name);
+        run(command.stdin(Stdio::null()).stdout(Stdio::null()))?;
+        container.pid = read_text(&pid)?
+            .trim()
+            .parse()
+            .map_err(|_| "no number of a process")?;
+        Ok(container)
+    }
+
+    /// Where its runtime keeps it.
+    pub fn root(&self) -> String {
+        self.directory.join("state").display().to_string()
+    }
+}
+
+impl Drop for Container {
+    fn drop(&mut self) {
+        let mut delete = Command::new(&self.runtime);
+        delete.args(["--root", &self.root(), "delete", "--force", &self.name]);
+        let _ = delete.stderr(Stdio::null()).status();
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
