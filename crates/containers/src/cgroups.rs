@@ -13,8 +13,8 @@ use std::sync::OnceLock;
 pub struct Cgroups {
     /// In the hierarchy of version 2, open.
     pub unified: Option<Fd>,
-    /// `cgroup.procs` in those of version 1.
-    pub procs: Vec<CString>,
+    /// `tasks` in those of version 1.
+    pub tasks: Vec<CString>,
 }
 
 /// A hierarchy that is mounted: its controllers (none: version 2), what of it is mounted, where.
@@ -41,9 +41,11 @@ pub fn of(pid: i32) -> Result<Cgroups, Unusable> {
             let opened = exe::open_place(file::CWD, &name);
             out.unified = Some(opened.map_err(|errno| Unusable::System("opening its cgroup", errno))?);
         } else {
-            let procs = path.join("cgroup.procs");
-            out.procs
-                .push(CString::new(procs.as_os_str().as_bytes()).unwrap_or_default());
+            // A thread that moves itself by this file takes no lock of all processes. By `cgroup.procs` it does, and waits for
+            // every processor where nobody took that lock for a while: 5.6 ms, and not 0.03.
+            let tasks = path.join("tasks");
+            out.tasks
+                .push(CString::new(tasks.as_os_str().as_bytes()).unwrap_or_default());
         }
     }
     Ok(out)

@@ -54,7 +54,7 @@ fn opened(found: &ContainerRecord, wanted: &Overrides) -> Result<OpenContainer, 
     let groups = cgroups::of(found.pid)?;
     let root = process::root(found.pid)?;
     container.namespaces = kinds;
-    container.cgroups = groups.procs;
+    container.cgroups = groups.tasks;
     let text = |what: &str| {
         CString::new(what).map_err(|_| Unusable::System("a NUL in a name", fleetgate_sys::Errno::EINVAL))
     };

@@ -40,7 +40,7 @@ record! {
     pub struct Container {
         /// The kinds of its namespaces that are not the launching side's (CLONE_NEW…), all in one number.
         pub namespaces: i32,
-        /// The `cgroup.procs` of its cgroups in hierarchies of version 1.
+        /// The `tasks` files of its cgroups in hierarchies of version 1.
         pub cgroups: Vec<CString>,
         /// Whom to be inside.
         pub user: InsideUser,
