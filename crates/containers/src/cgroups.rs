@@ -6,7 +6,7 @@ use fleetgate_sys::{Fd, exe, file};
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Mutex, PoisonError};
 
 /// Where a session of a container belongs.
 #[derive(Debug, Default)]
@@ -17,9 +17,11 @@ pub struct Cgroups {
     pub tasks: Vec<CString>,
 }
 
-/// A hierarchy that is mounted: its controllers (none: version 2), what of it is mounted, where.
+/// A hierarchy that is mounted, or a part of it.
 struct Hierarchy {
-    controllers: Vec<String>,
+    /// Of version 1: its controllers, or its name, among what else stands there. None: version 2.
+    options: Option<Vec<String>>,
+    /// What of it is mounted.
     root: String,
     place: PathBuf,
 }
@@ -30,8 +32,17 @@ pub fn of(pid: i32) -> Result<Cgroups, Unusable> {
     let own = read("/proc/self/cgroup").unwrap_or_default();
     let mut out = Cgroups::default();
     for line in theirs.lines().filter(|line| !own.lines().any(|own| own == *line)) {
-        let Some((controllers, path)) = place(line, mounted()?) else {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else {
             continue;
+        };
+        let controllers: Vec<&str> = controllers.split(',').filter(|name| !name.is_empty()).collect();
+        let Some(path) = find(&controllers, path)? else {
+            // One with a name and no controller limits nothing.
+            if matches!(controllers[..], [name] if name.starts_with("name=")) {
+                continue;
+            }
+            return Err(Unusable::NoCgroup(line.to_owned()));
         };
         if is_frozen(&controllers, &path) {
             return Err(Unusable::Paused);
@@ -39,7 +50,7 @@ pub fn of(pid: i32) -> Result<Cgroups, Unusable> {
         if controllers.is_empty() {
             let name = CString::new(path.as_os_str().as_bytes()).unwrap_or_default();
             let opened = exe::open_place(file::CWD, &name);
-            out.unified = Some(opened.map_err(|errno| Unusable::System("opening its cgroup", errno))?);
+            out.unified = Some(opened.map_err(|errno| of_process("opening its cgroup")(errno.into()))?);
         } else {
             // A thread that moves itself by this file takes no lock of all processes. By `cgroup.procs` it does, and waits for
             // every processor where nobody took that lock for a while: 5.6 ms, and not 0.03.
@@ -51,15 +62,19 @@ pub fn of(pid: i32) -> Result<Cgroups, Unusable> {
     Ok(out)
 }
 
-/// The hierarchies, read once: the list of all mounts is long, and these are mounted when a machine starts.
-fn mounted() -> Result<&'static [Hierarchy], Unusable> {
-    static MOUNTED: OnceLock<Vec<Hierarchy>> = OnceLock::new();
-    if let Some(known) = MOUNTED.get() {
+/// A cgroup's directory. Where a hierarchy is mounted is remembered, because the list of all mounts is long; it is read
+/// again when the cgroup is not there.
+fn find(controllers: &[&str], path: &str) -> Result<Option<PathBuf>, Unusable> {
+    static MOUNTED: Mutex<Vec<Hierarchy>> = Mutex::new(Vec::new());
+    let mut mounted = MOUNTED.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = place(controllers, path, &mounted).filter(|place| place.is_dir());
+    if known.is_some() {
         return Ok(known);
     }
     let mounts = read("/proc/self/mountinfo")
         .map_err(|e| Unusable::System("reading where cgroups are mounted", e.into()))?;
-    Ok(MOUNTED.get_or_init(|| hierarchies(&mounts)))
+    *mounted = hierarchies(&mounts);
+    Ok(place(controllers, path, &mounted))
 }
 
 /// Whether the freezer, of either version, holds what is in this cgroup. Other hierarchies have none: nothing is opened there.
@@ -76,23 +91,28 @@ fn is_frozen(controllers: &[&str], path: &Path) -> bool {
     }
 }
 
-/// A line of /proc/PID/cgroup, `NUMBER:CONTROLLERS:PATH`, as its controllers and a directory of this machine.
-fn place<'a>(line: &'a str, hierarchies: &[Hierarchy]) -> Option<(Vec<&'a str>, PathBuf)> {
-    let mut fields = line.splitn(3, ':').skip(1);
-    let (controllers, path) = (fields.next()?, fields.next()?);
-    let controllers: Vec<&str> = controllers.split(',').filter(|name| !name.is_empty()).collect();
-    let hierarchy = hierarchies
-        .iter()
-        .find(|hierarchy| hierarchy.controllers == controllers)?;
-    let below = match hierarchy.root.as_str() {
-        "/" => path,
-        root => path.strip_prefix(root)?,
-    };
+/// Of a hierarchy with these controllers, the directory of the cgroup `path`. Several places may have parts of it.
+fn place(controllers: &[&str], path: &str, hierarchies: &[Hierarchy]) -> Option<PathBuf> {
     // A path that leads up is of a cgroup outside of this process's cgroup namespace.
-    if below.split('/').any(|part| part == "..") {
+    if path.split('/').any(|part| part == "..") {
         return None;
     }
-    Some((controllers, hierarchy.place.join(below.trim_start_matches('/'))))
+    let is_it = |options: &Option<Vec<String>>| match options {
+        None => controllers.is_empty(),
+        // A security module and the mount add options of theirs (`seclabel`), so no list is equal to another.
+        Some(options) => {
+            !controllers.is_empty()
+                && controllers
+                    .iter()
+                    .all(|name| options.iter().any(|option| option == name))
+        }
+    };
+    let fits = hierarchies.iter().filter(|hierarchy| is_it(&hierarchy.options));
+    fits.filter_map(|hierarchy| {
+        let below = Path::new(path).strip_prefix(&hierarchy.root).ok()?;
+        Some(hierarchy.place.join(below))
+    })
+    .next()
 }
 
 /// Those of /proc/self/mountinfo.
@@ -105,24 +125,38 @@ fn hierarchies(mounts: &str) -> Vec<Hierarchy> {
             let (root, place) = (mount.next()?, mount.next()?);
             let mut filesystem = filesystem.split(' ');
             let (kind, _source, options) = (filesystem.next()?, filesystem.next()?, filesystem.next()?);
-            let controllers = match kind {
-                "cgroup2" => Vec::new(),
-                "cgroup" => options
-                    .split(',')
-                    // What is no controller is an option of every file system, or of this one's mount.
-                    .filter(|word| !["rw", "ro", "xattr", "clone_children", "noprefix"].contains(word))
-                    .filter(|word| !word.starts_with("release_agent="))
-                    .map(str::to_owned)
-                    .collect(),
+            let options = match kind {
+                "cgroup2" => None,
+                "cgroup" => Some(options.split(',').map(str::to_owned).collect()),
                 _ => return None,
             };
             Some(Hierarchy {
-                controllers,
-                root: root.to_owned(),
-                place: PathBuf::from(place),
+                options,
+                root: unescaped(root),
+                place: PathBuf::from(unescaped(place)),
             })
         })
         .collect()
+}
+
+/// A path as the table of mounts writes it: what would end a field stands there as `\040`.
+fn unescaped(path: &str) -> String {
+    let mut parts = path.split('\\');
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let code = part.get(..3).and_then(|code| u8::from_str_radix(code, 8).ok());
+        match code.filter(u8::is_ascii) {
+            Some(code) => {
+                out.push(char::from(code));
+                out.push_str(&part[3..]);
+            }
+            None => {
+                out.push('\\');
+                out.push_str(part);
+            }
+        }
+    }
+    out
 }
 
 #[cfg(test)]
@@ -132,25 +166,34 @@ mod tests {
     const MOUNTS: &str = "31 24 0:27 / /sys/fs/cgroup rw - tmpfs tmpfs rw,mode=755\n\
         32 31 0:28 / /sys/fs/cgroup/unified rw,relatime shared:9 - cgroup2 cgroup2 rw\n\
         33 31 0:29 / /sys/fs/cgroup/systemd rw - cgroup cgroup rw,xattr,name=systemd\n\
-        34 31 0:30 /docker/one /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu,cpuacct\n";
+        34 31 0:30 /docker/one /sys/fs/cgroup/part rw - cgroup cgroup rw,cpu,cpuacct\n\
+        35 31 0:30 /docker/two /sys/fs/cgroup/other\\040part rw - cgroup cgroup rw,cpu,cpuacct\n\
+        36 31 0:31 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,seclabel,memory\n\
+        37 31 0:32 / /mnt/\u{fffd} rw - fuse bad rw\n";
 
     #[test]
-    fn a_line_is_a_directory_of_its_hierarchy() {
+    fn a_cgroup_is_a_directory_of_its_hierarchy() {
         let all = hierarchies(MOUNTS);
-        let at = |line| place(line, &all).map(|(_, path)| path);
-        assert_eq!(at("0::/box"), Some(PathBuf::from("/sys/fs/cgroup/unified/box")));
+        let at = |controllers: &str, path| {
+            let controllers: Vec<&str> = controllers.split(',').filter(|name| !name.is_empty()).collect();
+            place(&controllers, path, &all)
+        };
+        let there = |path: &str| Some(PathBuf::from(path));
+        assert_eq!(at("", "/box"), there("/sys/fs/cgroup/unified/box"));
+        assert_eq!(at("name=systemd", "/a/b"), there("/sys/fs/cgroup/systemd/a/b"));
+        // Only parts of it are mounted.
         assert_eq!(
-            at("5:name=systemd:/a/b"),
-            Some(PathBuf::from("/sys/fs/cgroup/systemd/a/b"))
+            at("cpu,cpuacct", "/docker/one/in"),
+            there("/sys/fs/cgroup/part/in")
         );
-        // Only a part of it is mounted.
         assert_eq!(
-            at("4:cpu,cpuacct:/docker/one/in"),
-            Some(PathBuf::from("/sys/fs/cgroup/cpu/in"))
+            at("cpu,cpuacct", "/docker/two"),
+            there("/sys/fs/cgroup/other part")
         );
-        assert_eq!(at("4:cpu,cpuacct:/docker/other"), None);
-        assert_eq!(at("7:pids:/a"), None);
-        assert_eq!(at("0::/../up"), None);
-        assert_eq!(at("nonsense"), None);
+        assert_eq!(at("cpu,cpuacct", "/docker/onetwo"), None);
+        // With SELinux.
+        assert_eq!(at("memory", "/a"), there("/sys/fs/cgroup/memory/a"));
+        assert_eq!(at("pids", "/a"), None);
+        assert_eq!(at("", "/../up"), None);
     }
 }

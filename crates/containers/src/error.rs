@@ -44,6 +44,8 @@ pub enum Unusable {
     NotRoots(PathBuf),
     /// Its runtime keeps a configuration, and it is not there.
     NoConfiguration,
+    /// This cgroup of its, a line of /proc/PID/cgroup, is not to be reached from here, and what it limits would not hold.
+    NoCgroup(String),
     /// A file that describes it cannot be used.
     File(PathBuf, String),
     /// Its seccomp profile cannot be kept.
@@ -91,6 +93,11 @@ impl fmt::Display for Unusable {
             Unusable::NoConfiguration => f.write_str(
                 "its config.json is not where its runtime says: without it nobody knows what who enters may do; as root of \
                  the machine, --pid enters it as its root, with no profile",
+            ),
+            Unusable::NoCgroup(line) => write!(
+                f,
+                "its cgroup {line:?} cannot be reached from here, and what enters would not be limited by it: enter from where \
+                 the machine's own cgroups are mounted"
             ),
             Unusable::File(path, why) => write!(f, "{}: {why}", path.display()),
             Unusable::Profile(why) => write!(f, "its seccomp profile: {why}"),

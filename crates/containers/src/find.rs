@@ -70,6 +70,8 @@ pub struct ContainerRecord {
     pub id: String,
     /// What people call it, the best first; none: by its id alone.
     pub names: Vec<String>,
+    /// containerd's namespace that it is in.
+    pub namespace: Option<String>,
     /// Who started it.
     pub runtime: Runtime,
     /// Its first process.
@@ -87,6 +89,7 @@ impl ContainerRecord {
         ContainerRecord {
             id,
             names: Vec::new(),
+            namespace: None,
             runtime,
             pid,
             started: None,

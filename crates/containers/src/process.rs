@@ -24,11 +24,12 @@ const KINDS: [(i32, &str); 8] = [
     (kind::TIME, "time"),
 ];
 
-/// What a file of /proc or of a cgroup says. They have no length, and the standard library would feel its way by 32 bytes.
+/// What a file of /proc or of a cgroup says. They have no length, and the standard library would feel its way by 32 bytes. Names
+/// in them are anybody's: a byte that is no text is replaced, and makes nothing unreadable.
 pub fn read(path: impl AsRef<Path>) -> std::io::Result<String> {
-    let mut text = String::with_capacity(LINES);
-    File::open(path)?.read_to_string(&mut text)?;
-    Ok(text)
+    let mut bytes = Vec::with_capacity(LINES);
+    File::open(path)?.read_to_end(&mut bytes)?;
+    Ok(String::from_utf8(bytes).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned()))
 }
 
 /// What it means that a file of the process in /proc cannot be read: before it is gone, and after.
@@ -55,14 +56,9 @@ pub fn open(pid: i32, started: Option<u64>) -> Result<Fd, Unusable> {
 
 /// When a process that runs began; none: there is none, or it has ended and nobody has asked how.
 pub fn start_time(pid: i32) -> Option<u64> {
-    let mut stat = Vec::with_capacity(LINES);
-    File::open(format!("/proc/{pid}/stat"))
-        .ok()?
-        .read_to_end(&mut stat)
-        .ok()?;
+    let stat = read(format!("/proc/{pid}/stat")).ok()?;
     // The name, in parentheses, may hold anything.
-    let rest = &stat[stat.iter().rposition(|b| *b == b')')? + 1..];
-    let mut fields = std::str::from_utf8(rest).ok()?.split_ascii_whitespace();
+    let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
     match fields.next()? {
         "Z" | "X" => None,
         // The 22nd of all, the third being behind us.
@@ -123,13 +119,15 @@ pub struct Bounds {
 
 /// Those of `pid`.
 pub fn bounds(pid: i32) -> Result<Bounds, Unusable> {
-    let status = read(format!("/proc/{pid}/status")).map_err(|_| Unusable::Ended)?;
+    const DOING: &str = "reading what it is bound by";
+    let status = read(format!("/proc/{pid}/status")).map_err(of_process(DOING))?;
+    let odd = || Unusable::System(DOING, Errno::EINVAL);
     let field = |name: &str| {
         let value = status.lines().find_map(|line| line.strip_prefix(name));
-        value.map(str::trim).ok_or(Unusable::Ended)
+        value.map(str::trim).ok_or_else(odd)
     };
     Ok(Bounds {
-        capabilities: u64::from_str_radix(field("CapBnd:")?, 16).map_err(|_| Unusable::Ended)?,
+        capabilities: u64::from_str_radix(field("CapBnd:")?, 16).map_err(|_| odd())?,
         no_new_privileges: field("NoNewPrivs:")? != "0",
     })
 }

@@ -7,11 +7,13 @@
 //! - systemd-machined has a file for each machine, LXC a cgroup.
 
 use crate::find::{ContainerRecord, Runtime};
+use crate::process;
 use fleetgate_sys::file::flags;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -114,14 +116,24 @@ impl SearchPaths {
     pub fn read(&self) -> Vec<ContainerRecord> {
         let mut all = Vec::new();
         for root in &self.runtimes {
+            let known = all.len();
             of_runtime(root, &mut all);
+            // Docker's are in containerd's namespace `moby`.
+            let namespace = root
+                .file_name()
+                .filter(|name| *name == "moby")
+                .map(|_| "moby".to_owned());
+            all[known..]
+                .iter_mut()
+                .for_each(|found| found.namespace.clone_from(&namespace));
         }
         for root in self.runtime_namespaces.iter().flat_map(|all| directories(all)) {
             let known = all.len();
             of_runtime(&root, &mut all);
-            all[known..]
-                .iter_mut()
-                .for_each(|found| found.runtime = Runtime::Containerd);
+            for found in &mut all[known..] {
+                found.runtime = Runtime::Containerd;
+                found.namespace = id_of(&root);
+            }
         }
         for namespace in self.tasks.iter().flat_map(|tasks| directories(tasks)) {
             of_tasks(&namespace, &mut all);
@@ -177,6 +189,12 @@ impl SearchPaths {
                 }
                 found.runtime = Runtime::Kubernetes;
             }
+            // Ids are unique in a namespace of containerd's.
+            if let (Some(namespace), true) = (found.namespace.clone(), found.names.is_empty()) {
+                found.name(&found.id.clone());
+                found.name(&format!("{namespace}/{}", found.id));
+                found.name(&format!("{namespace}.{}", found.id));
+            }
         }
     }
 }
@@ -217,19 +235,57 @@ fn is_believed(uid: u32) -> bool {
     uid == 0 || cfg!(test) && uid == fleetgate_sys::process::effective_uid()
 }
 
-/// Whether nobody but root can change the file, or put another in its place.
+/// The same of a path; tests keep theirs where others may write.
+fn is_believed_at(path: &Path) -> bool {
+    cfg!(test) || is_roots(path)
+}
+
+/// Whether nobody but root can change the file, or put another in its place: each directory and each link on the way to it is
+/// root's.
 pub fn is_roots(path: &Path) -> bool {
     const OTHERS_WRITE: u32 = 0o022;
     const STICKY: u32 = 0o1000;
-    let Ok(path) = path.canonicalize() else {
-        return false;
+    const MAX_LINKS: usize = 40;
+    let parts = |path: &Path| {
+        let parts = path.components().rev().map(|part| part.as_os_str().to_owned());
+        parts.collect::<Vec<OsString>>()
     };
-    path.ancestors().all(|part| {
-        fs::symlink_metadata(part).is_ok_and(|kept| {
-            let open_to_others = kept.mode() & OTHERS_WRITE != 0;
-            kept.uid() == 0 && (!open_to_others || kept.is_dir() && kept.mode() & STICKY != 0)
-        })
-    })
+    // What is still to be walked, the next part last.
+    let (mut left, mut at, mut links) = (parts(path), PathBuf::new(), 0);
+    if !path.is_absolute() {
+        return false;
+    }
+    while let Some(part) = left.pop() {
+        if part == ".." {
+            at.pop();
+            continue;
+        }
+        let next = at.join(&part);
+        let Ok(kept) = fs::symlink_metadata(&next) else {
+            return false;
+        };
+        if kept.uid() != 0 {
+            return false;
+        }
+        if kept.is_symlink() {
+            links += 1;
+            let Ok(target) = fs::read_link(&next) else {
+                return false;
+            };
+            if links > MAX_LINKS {
+                return false;
+            }
+            // An absolute one begins with the root, which replaces what was walked.
+            left.extend(parts(&target));
+            continue;
+        }
+        let open_to_others = kept.mode() & OTHERS_WRITE != 0;
+        if open_to_others && !(kept.is_dir() && kept.mode() & STICKY != 0) {
+            return false;
+        }
+        at = next;
+    }
+    true
 }
 
 /// A document of the disk; none: it is not there, too long, or none.
@@ -277,15 +333,21 @@ fn of_runtime(root: &Path, all: &mut Vec<ContainerRecord>) {
     }
 }
 
-fn of_tasks(namespace: &Path, all: &mut Vec<ContainerRecord>) {
-    for path in directories(namespace) {
-        let Some(id) = id_of(&path).filter(|id| all.iter().all(|found| found.id != *id)) else {
+fn of_tasks(directory: &Path, all: &mut Vec<ContainerRecord>) {
+    let namespace = id_of(directory);
+    for path in directories(directory) {
+        let is_known = |id: &String| {
+            all.iter()
+                .any(|found| found.id == *id && found.namespace == namespace)
+        };
+        let Some(id) = id_of(&path).filter(|id| !is_known(id)) else {
             continue;
         };
         let Some(pid) = text(&path.join("init.pid")).and_then(|pid| pid.trim().parse().ok()) else {
             continue;
         };
         let mut found = ContainerRecord::new(id, Runtime::Containerd, pid);
+        found.namespace.clone_from(&namespace);
         found.config = Some(path.join("config.json")).filter(|config| config.is_file());
         found.annotate();
         all.push(found);
@@ -303,6 +365,10 @@ fn of_machines(root: &Path, all: &mut Vec<ContainerRecord>) {
             text.lines()
                 .find_map(|line| line.strip_prefix(name)?.strip_prefix('='))
         };
+        // A user may register processes of his own as a machine, under any name.
+        if field("UID").is_some_and(|uid| uid != "0") {
+            continue;
+        }
         let leader = field("LEADER").and_then(|pid| pid.parse().ok());
         if let (Some("container"), Some(name), Some(pid)) = (field("CLASS"), field("NAME"), leader) {
             all.push(ContainerRecord::new(name.to_owned(), Runtime::Machined, pid));
@@ -322,7 +388,7 @@ fn of_lxc(root: &Path, all: &mut Vec<ContainerRecord>) {
         }
         let pids = text(&path.join("cgroup.procs")).unwrap_or_default();
         let first = pids.lines().filter_map(|pid| pid.parse().ok()).find(|pid: &i32| {
-            text(Path::new(&format!("/proc/{pid}/status"))).is_some_and(|status| {
+            process::read(format!("/proc/{pid}/status")).is_ok_and(|status| {
                 let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
                 numbers.is_some_and(|numbers| numbers.split_whitespace().last() == Some("1"))
             })
@@ -348,7 +414,9 @@ impl ContainerRecord {
 
     /// The annotations of its configuration are labels.
     fn annotate(&mut self) {
-        if let Some(config) = self.config.as_deref().and_then(document::<Annotated>) {
+        // What others than root may change gives it neither a name nor labels.
+        let config = self.config.as_deref().filter(|config| is_believed_at(config));
+        if let Some(config) = config.and_then(document::<Annotated>) {
             self.label(&config.annotations);
         }
     }
@@ -446,8 +514,39 @@ mod tests {
     }
 
     #[test]
+    fn an_id_may_be_in_two_namespaces_of_containerd() {
+        let place = Place::new("namespaces");
+        let state = |pid: i32| format!("{{\"init_process_pid\":{pid}}}");
+        place.write("runc/default/web/state.json", &state(7));
+        place.write("runc/staging/web/state.json", &state(8));
+        place.write("tasks/staging/web/init.pid", "8\n");
+        place.write("tasks/other/web/init.pid", "9\n");
+        let roots = SearchPaths {
+            runtime_namespaces: place.path("runc"),
+            tasks: place.path("tasks"),
+            ..SearchPaths::none()
+        };
+        let mut all: Vec<(i32, String)> = roots
+            .read()
+            .into_iter()
+            .map(|found| (found.pid, found.names[1].clone()))
+            .collect();
+        all.sort();
+        let name = |pid, name: &str| (pid, name.to_owned());
+        assert_eq!(
+            all,
+            [
+                name(7, "default/web"),
+                name(8, "staging/web"),
+                name(9, "other/web")
+            ]
+        );
+    }
+
+    #[test]
     fn machines_and_podman_and_a_fifo_in_the_way() {
         let place = Place::new("others");
+        place.write("machines/user", "NAME=db\nCLASS=container\nUID=1000\nLEADER=5\n");
         place.write("machines/vm", "NAME=vm\nCLASS=vm\nLEADER=5\n");
         place.write("machines/box", "# comment\nNAME=box\nCLASS=container\nLEADER=6\n");
         place.write(

@@ -5,7 +5,7 @@
 use core::alloc::{GlobalAlloc, Layout};
 use core::cell::UnsafeCell;
 use core::sync::atomic::AtomicUsize;
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::alloc::System;
 
 const ARENA: usize = 512 << 10;
@@ -23,6 +23,7 @@ pub struct ShortLived {
 
 // SAFETY: of `memory` only parts are handed out, each to one owner: `used` changes by compare-and-swap alone, so no two
 // callers get the same bytes, and it goes back over a block only while nothing was given out behind it, by that block's owner.
+// Giving back releases what was written there, and taking acquires it, so the next owner's writes come after.
 unsafe impl Sync for ShortLived {}
 
 impl ShortLived {
@@ -42,7 +43,7 @@ impl ShortLived {
 
     /// Moves the end of the last block; whether it was the last, and there is room.
     fn move_end(&self, from: usize, to: usize) -> bool {
-        to <= ARENA && self.used.compare_exchange(from, to, Relaxed, Relaxed).is_ok()
+        to <= ARENA && self.used.compare_exchange(from, to, AcqRel, Relaxed).is_ok()
     }
 }
 
@@ -64,7 +65,7 @@ unsafe impl GlobalAlloc for ShortLived {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if let Some(length) = length(layout.size())
             && layout.align() <= ALIGN
-            && let Ok(start) = self.used.fetch_update(Relaxed, Relaxed, |used| {
+            && let Ok(start) = self.used.fetch_update(Acquire, Relaxed, |used| {
                 Some(used + length).filter(|end| *end <= ARENA)
             })
         {

@@ -199,6 +199,27 @@ fn only_what_root_keeps_is_believed() {
     std::fs::rename(bundle.join("away"), &config).expect("moved");
     assert!(errors(&out).contains("config.json is not where"), "{out:?}");
     assert_eq!(out.status.code(), Some(125));
+    // The bundle's place is a link of a user's to a configuration of root's, which gives more.
+    let user = Folder::new().with_mode(0o755);
+    let link = user.join("bundle");
+    std::os::unix::fs::symlink(&bundle, &link).expect("a link");
+    std::os::unix::fs::lchown(&link, Some(1000), None).expect("chown");
+    let state = directory.join("state.json");
+    let text = std::fs::read_to_string(&state).expect("its state");
+    let moved = format!("bundle={}", link.display());
+    let mut document: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    document["config"]["labels"] = json!([moved]);
+    let entered_by = |document: &serde_json::Value| {
+        std::fs::write(&state, document.to_string()).expect("written");
+        container.exec(&[], &["true"])
+    };
+    let out = entered_by(&document);
+    assert!(errors(&out).contains("others than root may change"), "{out:?}");
+    // The control: root's own link is as good as its target.
+    std::os::unix::fs::lchown(&link, Some(0), None).expect("chown");
+    let out = entered_by(&document);
+    assert!(out.status.success(), "{out:?}");
+    std::fs::write(&state, text).expect("written");
     // A link of a user's to a directory of root's, with files of the user's in it, is no directory of root's.
     let elsewhere = Folder::new();
     std::os::unix::fs::symlink(&directory, elsewhere.join(&container.name)).expect("a link");

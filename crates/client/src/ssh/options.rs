@@ -285,8 +285,9 @@ impl Options {
         let Some(host) = host.or_else(|| line.options.control.map(|_| "*".to_owned())) else {
             return Err("NODE is missing: `fleetgate ssh [USER@]NODE [COMMAND]`".into());
         };
-        line.files(&host)?;
-        Ok(Invocation::Run(Box::new(line.finish(&host)?)))
+        let host = line.node_of(&host)?;
+        line.files(host)?;
+        Ok(Invocation::Run(Box::new(line.finish(host)?)))
     }
 }
 

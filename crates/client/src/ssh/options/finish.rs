@@ -19,6 +19,20 @@ impl Line {
         Ok(())
     }
 
+    /// Takes the container off `NODE+CONTAINER`. What a file says for the node, and `%h` there, is by the node's name.
+    pub(super) fn node_of<'a>(&mut self, host: &'a str) -> Result<&'a str, String> {
+        // No node's name has a `+`; a server's that is named with --direct is the name service's.
+        match host.split_once('+') {
+            Some((node, container)) if !self.options.direct && !is_selector(host) => {
+                if self.options.container.replace(container.to_owned()).is_some() {
+                    return Err(format!("--container: {host:?} names a container already"));
+                }
+                Ok(node)
+            }
+            _ => Ok(host),
+        }
+    }
+
     pub(super) fn finish(mut self, host: &str) -> Result<Options, String> {
         let o = &mut self.options;
         // ssh_config(5), HostName: `%h` is the host as it was given.
@@ -37,16 +51,6 @@ impl Line {
                 (host, Some(port))
             }
             _ => (host, None),
-        };
-        // No node's name has a `+`; a server's that is named with --direct is the name service's.
-        let host = match host.split_once('+') {
-            Some((node, container)) if !o.direct && !is_selector(host) => {
-                if o.container.replace(container.to_owned()).is_some() {
-                    return Err(format!("--container: {host:?} names a container already"));
-                }
-                node
-            }
-            _ => host,
         };
         if let Some(container) = &o.container {
             if container.is_empty() || host.is_empty() {

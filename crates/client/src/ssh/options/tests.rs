@@ -113,6 +113,9 @@ fn a_container_is_named_in_three_ways() {
         ("--direct odd+name", "odd+name", "me"),
         ("--direct --container shop web1", "web1", "me+shop"),
         ("env=a+b", "env=a+b", "me"),
+        // The file's name for the node is one, and none of the container.
+        ("-o HostName=%h.prod web1+shop", "web1.prod", "me+shop"),
+        ("-o HostName=10.0.0.1 web1+shop", "10.0.0.1", "me+shop"),
     ] {
         assert_eq!(login(line), Ok((host.to_owned(), name.to_owned())), "{line}");
     }
@@ -388,6 +391,12 @@ fn a_file_of_options_is_read_behind_the_command_line() {
         (Some("root"), 3)
     );
     assert_eq!(of("db").expect("read").alive_interval.as_secs(), 9);
+    // A container is in the node, and what the file says is the node's.
+    let options = of("web1+shop").expect("read");
+    assert_eq!(
+        (options.host.as_str(), options.login(String::new).as_str()),
+        ("web1", "ann+shop")
+    );
     std::fs::write(&file, "BatchMode yes\nProxyCommand nc\n").expect("written");
     let error = of("web1").expect_err("refused");
     assert!(
