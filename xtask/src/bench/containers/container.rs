@@ -6,18 +6,21 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Which cgroups the runtime sees: crun wants those of version 2 alone, where this machine may have both.
+/// Where a container is started.
 #[derive(Clone, Copy, PartialEq)]
-pub enum Hierarchies {
-    /// What the machine has.
-    All,
-    /// That of version 2 alone.
+pub enum Place {
+    /// On this machine.
+    Here,
+    /// The same with the cgroups of version 2 alone, which crun wants where a machine has both.
     Unified,
+    /// Where this process is, with its mounts and cgroups.
+    Beside(u32),
 }
 
 /// A running container, which ends with this value.
 pub struct Container {
     runtime: PathBuf,
+    place: Place,
     directory: PathBuf,
     /// Its id.
     pub name: String,
@@ -27,7 +30,7 @@ pub struct Container {
 
 impl Container {
     /// Starts one, with `truth` as its /bin/bench-true.
-    pub fn start(runtime: &Path, name: &str, truth: &Path, hierarchies: Hierarchies) -> Result<Container> {
+    pub fn start(runtime: &Path, name: &str, truth: &Path, place: Place) -> Result<Container> {
         let directory = target().join("bench/containers").join(name);
         let failed = |e: std::io::Error| format!("{}: {e}", directory.display());
         let _ = std::fs::remove_dir_all(&directory);
@@ -49,14 +52,15 @@ impl Container {
         std::fs::write(&file, config.to_string()).map_err(failed)?;
         let mut container = Container {
             runtime: runtime.to_owned(),
+            place,
             directory: directory.clone(),
             name: name.to_owned(),
             pid: 0,
         };
-        let alone = "mount --make-rprivate / && mount -t cgroup2 none /sys/fs/cgroup && exec \"$@\"";
-        let mut command = match hierarchies {
-            Hierarchies::All => Command::new(runtime),
-            Hierarchies::Unified => {
+        let mut command = match place {
+            Place::Here | Place::Beside(_) => container.runtime(),
+            Place::Unified => {
+                let alone = "mount --make-rprivate / && mount -t cgroup2 none /sys/fs/cgroup && exec \"$@\"";
                 let mut command = Command::new("unshare");
                 command
                     .args(["--mount", "sh", "-c", alone, "unified"])
@@ -76,15 +80,31 @@ impl Container {
         Ok(container)
     }
 
-    /// Where its runtime keeps it.
+    /// Where its runtime keeps it: beside a node, where that looks.
     pub fn root(&self) -> String {
-        self.directory.join("state").display().to_string()
+        match self.place {
+            Place::Beside(_) => "/run/runc".to_owned(),
+            _ => self.directory.join("state").display().to_string(),
+        }
+    }
+
+    /// Its runtime, where it was started.
+    pub fn runtime(&self) -> Command {
+        match self.place {
+            Place::Beside(process) => {
+                let mut command = Command::new("nsenter");
+                command.args(["--mount", "--cgroup", "--target", &process.to_string(), "--"]);
+                command.arg(&self.runtime);
+                command
+            }
+            _ => Command::new(&self.runtime),
+        }
     }
 }
 
 impl Drop for Container {
     fn drop(&mut self) {
-        let mut delete = Command::new(&self.runtime);
+        let mut delete = self.runtime();
         delete.args(["--root", &self.root(), "delete", "--force", &self.name]);
         let _ = delete.stderr(Stdio::null()).status();
         let _ = std::fs::remove_dir_all(&self.directory);

@@ -8,7 +8,7 @@ mod wave;
 
 use super::{Bench, Goal, Promised, Subject, rival};
 use crate::shell::{Result, cargo, musl, output, run, target};
-use container::{Container, Hierarchies};
+use container::{Container, Place};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -42,8 +42,8 @@ const SESSIONS: usize = 1000;
 pub fn measure(bench: &mut Bench) -> Result {
     let (runc, crun) = (rival("runc", "runc")?, rival("crun", "crun")?);
     let truth = bench_true()?;
-    let by_runc = Container::start(&runc, "fg-bench-runc", &truth, Hierarchies::All)?;
-    let by_crun = Container::start(&crun, "fg-bench-crun", &truth, Hierarchies::Unified)?;
+    let by_runc = Container::start(&runc, "fg-bench-runc", &truth, Place::Here)?;
+    let by_crun = Container::start(&crun, "fg-bench-crun", &truth, Place::Unified)?;
 
     let (small, whole) = (bench.built.exec.clone(), bench.built.fleetgate.clone());
     let inside = |container: &Container| {
@@ -91,7 +91,7 @@ pub fn measure(bench: &mut Bench) -> Result {
         bench.promise_of(&promise, &case, "fleetgate-exec", &rival)?;
     }
 
-    by_ssh::measure(bench, &runc, &by_runc)?;
+    by_ssh::measure(bench, &runc, &truth)?;
     wave::measure(bench, &runc, &truth)?;
     sessions(bench, &truth, &by_runc, &by_crun)
 }

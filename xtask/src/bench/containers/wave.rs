@@ -1,6 +1,6 @@
 //! Many commands in many containers at once, as probes make them: how long the slowest take.
 
-use super::container::{Container, Hierarchies};
+use super::container::{Container, Place};
 use super::quiet;
 use crate::bench::Bench;
 use crate::shell::Result;
@@ -18,7 +18,7 @@ const AT_A_TIME: usize = 8;
 pub fn measure(bench: &mut Bench, runc: &Path, truth: &Path) -> Result {
     let count = bench.times(CONTAINERS);
     let containers: Vec<Container> = (0..count)
-        .map(|n| Container::start(runc, &format!("fg-bench-wave-{n}"), truth, Hierarchies::All))
+        .map(|n| Container::start(runc, &format!("fg-bench-wave-{n}"), truth, Place::Here))
         .collect::<Result<_>>()?;
     let program = bench.built.exec.as_path();
     let taken = std::thread::scope(|scope| {
