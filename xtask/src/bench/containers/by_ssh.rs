@@ -14,7 +14,8 @@ pub const PROMISE: &str = "warm fleetgate ssh into a container, of runc exec on 
 const CASE: &str = "a command in a container, by SSH";
 
 /// Measures. The node has mounts and cgroups of its own, in which runc keeps the container and is called: by nsenter, which is
-/// half a millisecond of what it takes.
+/// half a millisecond of what it takes. Where this process is not at the root of the hierarchies of version 1, runc makes the
+/// container's cgroups outside of the node's, which then refuses to enter: begin it from a shell that is there.
 pub fn measure(bench: &mut Bench, runc: &Path, truth: &Path) -> Result {
     let world = World::new(bench)?;
     let cluster = world.cluster()?;
