@@ -154,6 +154,17 @@ mod tests {
     }
 
     #[test]
+    fn a_name_that_is_no_text_hides_nothing() {
+        let path = std::env::temp_dir().join(format!("fleetgate-status-{}", process::id()));
+        std::fs::write(&path, b"Name:\t\xff\xfe\nCapBnd:\t1f\n").expect("written");
+        let text = read(&path).expect("read");
+        std::fs::remove_file(&path).expect("removed");
+        assert_eq!(text.lines().nth(1), Some("CapBnd:\t1f"));
+        assert!(read(&path).is_err());
+        assert!(matches!(bounds(i32::MAX), Err(Unusable::Ended)));
+    }
+
+    #[test]
     fn this_process_is_in_no_container() {
         assert_eq!(foreign_namespaces(process::id()).expect("it runs"), 0);
         assert!(matches!(foreign_namespaces(i32::MAX), Err(Unusable::Ended)));

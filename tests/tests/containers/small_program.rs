@@ -1,6 +1,7 @@
 //! `fleetgate-exec`: what `fleetgate container exec` does, by the small program; and what it leaves to the whole one.
 
 use fleetgate_tests::containers::{Container, errors, line_of, on_terminal};
+use fleetgate_tests::folder::Folder;
 use fleetgate_tests::needs_root;
 use std::process::{Command, Output};
 
@@ -100,4 +101,26 @@ fn a_terminal_help_and_mistakes_are_the_whole_program_s() {
     let out = exec(&container, &["--nonsense"], &["true"]);
     assert_eq!(out.status.code(), Some(2));
     assert!(errors(&out).contains("--nonsense"), "{}", errors(&out));
+}
+
+#[test]
+fn what_a_user_put_beside_it_is_not_executed() {
+    needs_root!("containers");
+    let folder = Folder::new().with_mode(0o1777);
+    let copy = folder.word("fleetgate-exec");
+    std::fs::copy(program(), &copy).expect("copied");
+    let beside = folder.join("fleetgate");
+    std::fs::write(&beside, "#!/bin/sh\necho taken\n").expect("written");
+    std::fs::set_permissions(&beside, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("chmod");
+    let taken = || {
+        let out = Command::new(&copy).arg("--help").output().expect("it runs");
+        String::from_utf8_lossy(&out.stdout).contains("taken")
+    };
+    assert!(!taken(), "the directory is everybody's");
+    std::fs::set_permissions(&*folder, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("chmod");
+    std::os::unix::fs::chown(&beside, Some(1000), None).expect("chown");
+    assert!(!taken(), "the file is a user's");
+    // The control, where no package's stands before it.
+    std::os::unix::fs::chown(&beside, Some(0), None).expect("chown");
+    assert!(taken() || std::path::Path::new("/usr/bin/fleetgate").exists());
 }
