@@ -70,7 +70,12 @@ impl Container {
     /// The same on the machine that this process sees, where a test has a node in namespaces of its own. Its number is that
     /// machine's.
     pub fn beside(process: i32) -> Container {
-        Container::made(Runtime::Runc, Some("/run/runc"), way_to(process), None, |_| {})
+        Container::beside_with(process, |_| {})
+    }
+
+    /// The same with its configuration changed.
+    pub fn beside_with(process: i32, change: impl FnOnce(&mut Value)) -> Container {
+        Container::made(Runtime::Runc, Some("/run/runc"), way_to(process), None, change)
     }
 
     fn made(

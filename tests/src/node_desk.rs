@@ -69,7 +69,6 @@ impl Desk {
     pub fn with(config: Config, permits: Permits) -> Desk {
         let directory = Arc::new(Folder::below(Path::new("/var/tmp")));
         let (audit, writing) = Audit::start(&directory.join("audit.jsonl")).expect("an audit log");
-        let chain = chain();
         let (resolver, _nobody) = socket::pair().expect("a pair");
         let tools = Tools {
             strangers: Strangers::new(&config.strangers),
@@ -82,7 +81,7 @@ impl Desk {
             resolver: Arc::new(resolver),
             wakes: Wakes::new().expect("an epoll"),
             timers: Timers::default(),
-            launches: Launches::new(chain.clone(), Source::Itself).expect("launch threads"),
+            launches: Launches::new(chain(), Source::Itself).expect("launch threads"),
             names: Names::new(),
             pam_turns: Default::default(),
             to_fronts: Messages::default(),
@@ -103,8 +102,8 @@ impl Desk {
         let session_reaper =
             SessionReaper::start(&directory.join("sessions"), places).expect("a session reaper");
         let cgroups = Cgroups::find().ok();
-        let sessions = Sessions::new(chain, Arc::new(session_reaper), cgroups, Inherited::now(), &tools)
-            .expect("sessions");
+        let sessions =
+            Sessions::new(Arc::new(session_reaper), cgroups, Inherited::now(), &tools).expect("sessions");
         let account = orders::user();
         let granted = granted(&account, permits);
         Desk {
@@ -264,6 +263,7 @@ pub fn granted(account: &Account, permits: Permits) -> OpenLogin {
         port,
     };
     OpenLogin {
+        container_labels: None,
         connection: CONNECTION,
         addresses: ConnectionAddresses {
             peer: end(4711),
@@ -283,7 +283,7 @@ pub fn granted(account: &Account, permits: Permits) -> OpenLogin {
         uid: account.ids.uid,
         cluster_logins: Vec::new(),
         base: Permits::all(),
-        pam: None,
+        pam: Default::default(),
         denials: 0,
         forwards: Default::default(),
     }

@@ -1,11 +1,15 @@
 //! Measures sealing in a process that does nothing else. Prints a line per row: case, subject, unit, samples.
 //!
 //! `bench-seal PROGRAM IMAGES N`: PROGRAM is sealed, IMAGES is the directory with the packed helper.
+//!
+//! `bench-seal --rounds none|overlay|memfd|kept PROGRAM N`: prints N samples alone, a line for each. A round seals PROGRAM
+//! and runs `PROGRAM true` from the image; with `kept`, a memfd made before serves all rounds.
 #![forbid(unsafe_code)]
 
 use fleetgate_seal::{Embedded, Image, Packing, Source, Strategy};
+use fleetgate_sys::Fd;
+use fleetgate_sys::process::{self, Exit};
 use fleetgate_sys::spawn::{Program, Spawn, Stack, Strings, spawn};
-use fleetgate_sys::{Fd, process};
 use std::error::Error;
 use std::fs::File;
 use std::path::Path;
@@ -18,6 +22,11 @@ const THREADS: [usize; 3] = [1, 8, 64];
 
 fn main() -> Result {
     let args: Vec<String> = std::env::args().skip(1).collect();
+    if let [flag, subject, program, n] = &args[..]
+        && flag == "--rounds"
+    {
+        return rounds(subject, &Source::File(program.into()), n.parse()?);
+    }
     let [program, images, n] = &args[..] else {
         return Err("bench-seal PROGRAM IMAGES N".into());
     };
@@ -89,23 +98,12 @@ fn embedded(images: &Path, n: usize) -> Result {
 fn fresh_and_started(source: &Source, n: usize) -> Result {
     let strategies = [Strategy::Plain, Strategy::Memfd, Strategy::Overlay];
     let mut samples = [const { Vec::new() }; 3];
-    let null: Fd = File::options().read(true).write(true).open("/dev/null")?.into();
-    let argv = Strings::new([c"bench"]);
-    let envp = Strings::new([]);
-    let mut stack = Stack::new()?;
+    let mut runner = Runner::new()?;
     for _ in 0..n {
         for (strategy, samples) in strategies.iter().zip(&mut samples) {
             let start = Instant::now();
             let image = image(*strategy, source)?;
-            let what = Spawn {
-                program: Program::Fd(image.fd()),
-                argv: &argv,
-                envp: &envp,
-                fds: &[null.raw(); 3],
-                cgroup: None,
-            };
-            let child = spawn(&what, &mut stack)?;
-            process::wait(&child.pidfd, true)?;
+            runner.run(&image)?;
             drop(image);
             samples.push(micros(start));
         }
@@ -117,6 +115,61 @@ fn fresh_and_started(source: &Source, n: usize) -> Result {
             strategy.name()
         };
         print("sealed, started and reaped in process", subject, &samples);
+    }
+    Ok(())
+}
+
+/// What starts a program from its image.
+struct Runner {
+    null: Fd,
+    stack: Stack,
+}
+
+impl Runner {
+    fn new() -> Result<Runner> {
+        Ok(Runner {
+            null: File::options().read(true).write(true).open("/dev/null")?.into(),
+            stack: Stack::new()?,
+        })
+    }
+
+    /// Runs it with the argument `true`, until it is reaped.
+    fn run(&mut self, image: &Image) -> Result {
+        let (argv, envp) = (Strings::new([c"bench", c"true"]), Strings::new([]));
+        let what = Spawn {
+            program: Program::Fd(image.fd()),
+            argv: &argv,
+            envp: &envp,
+            fds: &[self.null.raw(); 3],
+            cgroup: None,
+        };
+        let child = spawn(&what, &mut self.stack)?;
+        match process::wait(&child.pidfd, true)? {
+            Some(Exit::Code(0)) => Ok(()),
+            other => Err(format!("the program ended by {other:?}").into()),
+        }
+    }
+}
+
+/// One subject alone, to be run in turn with programs of others.
+fn rounds(subject: &str, source: &Source, n: usize) -> Result {
+    let mut runner = Runner::new()?;
+    let kept = match subject {
+        "kept" => Some(image(Strategy::Memfd, source)?),
+        _ => None,
+    };
+    let strategy = match subject {
+        "none" => Strategy::Plain,
+        "kept" => Strategy::Memfd,
+        name => name.parse()?,
+    };
+    for _ in 0..n {
+        let start = Instant::now();
+        match &kept {
+            Some(image) => runner.run(image)?,
+            None => runner.run(&image(strategy, source)?)?,
+        }
+        println!("{:.3}", micros(start));
     }
     Ok(())
 }

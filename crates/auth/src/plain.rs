@@ -9,7 +9,7 @@ use crate::error::{Refused, Result};
 use crate::issue;
 use crate::service::Service;
 use crate::validity::SKEW;
-use fleetgate_policy::cluster::{Attempt, Identity, Name, Role, SSH_EXTENSION, decide};
+use fleetgate_policy::cluster::{Attempt, ContainerLabels, Identity, Name, Role, SSH_EXTENSION, decide};
 use fleetgate_proto::v1;
 use fleetgate_ssh::auth::{Method, Request};
 use fleetgate_ssh::codec::Reader;
@@ -48,6 +48,7 @@ impl Service {
             node: &node,
             labels: &labels,
             login: &request.login,
+            container: ContainerLabels::NoContainers,
             now,
             skew: SKEW,
         };

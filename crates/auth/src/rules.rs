@@ -9,8 +9,8 @@ use crate::secret::fresh_id;
 use crate::service::Service;
 use crate::users::user_name;
 use fleetgate_policy::cluster::{
-    Attempt, Identity, Lock, MAX_CLUSTER_ROLES, MAX_LOCKS, MAX_REASON, Name, Role, Subject, Target, decide,
-    explain, logins_of, parse_roles,
+    Attempt, ContainerLabels, Identity, Lock, MAX_CLUSTER_ROLES, MAX_LOCKS, MAX_REASON, Name, Role, Subject,
+    Target, decide, explain, logins_of, parse_roles,
 };
 use fleetgate_proto::v1;
 use fleetgate_store::Step;
@@ -182,6 +182,7 @@ impl Service {
                 node: &node,
                 labels: &labels,
                 login,
+                container: ContainerLabels::Unknown,
                 now,
                 skew: crate::validity::SKEW,
             };

@@ -4,7 +4,7 @@
 
 use fleetgate_sys::net;
 use fleetgate_sys::{Fd, process};
-use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::net::SocketAddr;
 
 /// The variable by which `fleetgate up` hands sockets over: their numbers, separated by commas.
 pub const VARIABLE: &str = "FLEETGATE_SOCKETS";
@@ -82,12 +82,7 @@ fn taken(number: i32) -> Fd {
 }
 
 fn address(socket: &Fd) -> Option<SocketAddr> {
-    let local = net::local(socket).ok()?;
-    let ip = Ipv6Addr::from(local.ip);
-    Some(match ip.to_ipv4_mapped() {
-        Some(v4) => SocketAddr::new(v4.into(), local.port),
-        None => SocketAddrV6::new(ip, local.port, 0, local.scope).into(),
-    })
+    net::local(socket).ok().map(SocketAddr::from)
 }
 
 #[cfg(test)]

@@ -29,6 +29,7 @@ pub mod secret;
 pub mod verdict;
 pub mod warm;
 
+use alloc::boxed::Box;
 use alloc::ffi::CString;
 use alloc::vec::Vec;
 use core::ffi::CStr;
@@ -63,7 +64,7 @@ pub enum Begun {
     /// All is said; the exit code.
     Over(i32),
     /// Nothing was begun: these options are the full client's.
-    Cold(Options),
+    Cold(Box<Options>),
 }
 
 /// Reads the words, and runs the check by the master where one is there.
@@ -78,7 +79,7 @@ pub fn begin(words: &[&[u8]]) -> Begun {
     match warm::run(&options) {
         Outcome::Over(verdict) => Begun::Over(verdict.of(&options).print()),
         Outcome::Late(has_begun) => Begun::Over(late(&options, has_begun).of(&options).print()),
-        Outcome::Cold => Begun::Cold(options),
+        Outcome::Cold => Begun::Cold(Box::new(options)),
     }
 }
 

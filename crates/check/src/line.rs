@@ -6,6 +6,8 @@ use alloc::vec::Vec;
 
 /// The longest name: a named command's, as the node has it.
 pub const MAX_NAME: usize = 128;
+/// The longest name of a login, and so of a container: an account's, as the node has it.
+pub const MAX_LOGIN: usize = 255;
 /// The most arguments.
 pub const MAX_ARGUMENTS: usize = 64;
 /// The longest argument.

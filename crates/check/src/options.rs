@@ -1,12 +1,12 @@
 //! The command line: check_nrpe's letters, and a few of fleetgate's own. Both programs read it here.
 
-use crate::line::{MAX_ARGUMENT, MAX_ARGUMENTS, MAX_NAME};
+use crate::line::{MAX_ARGUMENT, MAX_ARGUMENTS, MAX_LOGIN, MAX_NAME};
 use crate::secret::{self, MAX_SECRETS, Secret};
 use crate::verdict::State;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use fleetgate_wire::master::ALWAYS;
+use fleetgate_wire::master::{ALWAYS, container_at};
 
 /// How long an answer is waited for, in seconds: check_nrpe's default.
 pub const TIMEOUT: u32 = 10;
@@ -36,6 +36,8 @@ pub struct Options {
     pub address: Option<Vec<u8>>,
     /// The account; none: the login's own.
     pub login: Option<Vec<u8>>,
+    /// A container of the node, in which the check runs; none: the node itself, or the container that the account names.
+    pub container: Option<Vec<u8>>,
     /// The directory of the login; none: the usual one.
     pub home: Option<Vec<u8>>,
     /// For how many seconds the connection is kept after the check; `ALWAYS`.
@@ -48,6 +50,17 @@ impl Options {
     /// Until when an answer is waited for, in nanoseconds of the monotonic clock.
     pub fn end(&self, now: i64) -> i64 {
         self.asked.unwrap_or(now).min(now) + i64::from(self.timeout) * 1_000_000_000
+    }
+
+    /// The login as the master is asked for it: `ACCOUNT`, `ACCOUNT+CONTAINER`, and without an account that is named what is
+    /// left of these. The master knows the account.
+    pub fn login_name(&self) -> Vec<u8> {
+        let mut name = self.login.clone().unwrap_or_default();
+        if let Some(container) = &self.container {
+            name.push(b'+');
+            name.extend_from_slice(container);
+        }
+        name
     }
 }
 
@@ -70,7 +83,9 @@ Whatever goes wrong on the way is UNKNOWN (3), with one line that says what.
 
   check_fleetgate -H NODE -c CHECK [-a ARGUMENT...]... [--secret NAME=FILE]... [-t SECONDS[:STATE]] [-l ACCOUNT]
 
-  -H, --host NODE         where
+  -H, --host NODE[+CONTAINER]
+                          where: on the node, or in a container there
+      --container NAME    in this container of the node; the same as NODE+NAME
       --address HOST[:PORT]
                           connect to the node's own port there (default 22), and not through the proxy
   -c, --command CHECK     its name there
@@ -91,6 +106,7 @@ Whatever goes wrong on the way is UNKNOWN (3), with one line that says what.
   check_fleetgate -H web1 -c load -a 15,10,5 30,25,20
   check_fleetgate -H web1 --address 10.0.0.5 -c load -a 15,10,5 30,25,20
   check_fleetgate -H web1 -c disk -a 20 -t 30:CRITICAL
+  check_fleetgate -H web1+shop -c load -a 15,10,5 30,25,20
   check_fleetgate -H db1 -c mysql --secret DB_PASSWORD=/etc/fleetgate/db1.password
 ";
 
@@ -124,11 +140,14 @@ pub fn parse(words: &[&[u8]]) -> Result<Invocation, String> {
         at_timeout: State::Unknown,
         address: None,
         login: None,
+        container: None,
         home: None,
         keep: KEEP,
         asked: None,
     };
     let mut unknown_timeout = false;
+    let mut host = &b""[..];
+    let mut container = None;
     let mut rest = words.iter().copied().peekable();
     while let Some(word) = rest.next() {
         let (name, attached) = split(word);
@@ -137,10 +156,11 @@ pub fn parse(words: &[&[u8]]) -> Result<Invocation, String> {
             value.ok_or_else(|| format!("the option {} needs a value", shown(name)))
         };
         match name {
-            b"-H" | b"--host" => options.host = name_of("the node", value()?)?,
-            b"-c" | b"--command" => options.command = name_of("the check", value()?)?,
-            b"--address" => options.address = Some(name_of("the address", value()?)?),
-            b"-l" | b"--login" => options.login = Some(name_of("the account", value()?)?),
+            b"-H" | b"--host" => host = value()?,
+            b"-c" | b"--command" => options.command = name_of("the check", value()?, MAX_NAME)?,
+            b"--address" => options.address = Some(name_of("the address", value()?, MAX_NAME)?),
+            b"-l" | b"--login" => options.login = Some(name_of("the account", value()?, MAX_LOGIN)?),
+            b"--container" => container = Some(value()?),
             b"--home" => options.home = Some(value()?.to_vec()),
             b"--keep" => options.keep = keep(value()?)?,
             b"--asked" => options.asked = Some(moment(value()?)?),
@@ -180,8 +200,29 @@ pub fn parse(words: &[&[u8]]) -> Result<Invocation, String> {
     if options.arguments == [b""] {
         options.arguments.clear();
     }
-    if options.host.is_empty() {
+    if host.is_empty() {
         return Err("no node is named; -H NODE names it".to_string());
+    }
+    if let Some(at) = container_at(host) {
+        if container.replace(&host[at + 1..]).is_some() {
+            return Err(format!("--container: {} names a container already", shown(host)));
+        }
+        host = &host[..at];
+    }
+    options.host = name_of("the node", host, MAX_NAME)?;
+    if let Some(container) = container {
+        options.container = Some(name_of("the container", container, MAX_LOGIN)?);
+    }
+    if let Some(login) = options.login.as_deref().filter(|login| login.contains(&b'+')) {
+        if container.is_some() {
+            return Err(format!("--container: {} names a container already", shown(login)));
+        }
+        if login.starts_with(b"+") {
+            return Err(format!(
+                "the account is missing in {}; --container NAME needs none",
+                shown(login)
+            ));
+        }
     }
     if options.command.is_empty() {
         return Err("no check is named; -c CHECK names it".to_string());
@@ -255,11 +296,11 @@ pub fn add_secret(secrets: &mut Vec<Secret>, secret: Secret) -> Result<(), Strin
 }
 
 /// A name is a word: nothing that a shell, a terminal or an option could be.
-fn name_of(what: &str, word: &[u8]) -> Result<Vec<u8>, String> {
+fn name_of(what: &str, word: &[u8], most: usize) -> Result<Vec<u8>, String> {
     let fits = |b: &u8| b.is_ascii_graphic() && !b"'\"\\`$|&;<>(){}!#".contains(b);
-    if word.is_empty() || word.len() > MAX_NAME || word[0] == b'-' || !word.iter().all(fits) {
+    if word.is_empty() || word.len() > most || word[0] == b'-' || !word.iter().all(fits) {
         return Err(format!(
-            "{what} has a name of 1 to {MAX_NAME} letters, digits and such, not {}",
+            "{what} has a name of 1 to {most} letters, digits and such, not {}",
             shown(word)
         ));
     }
@@ -366,8 +407,41 @@ mod tests {
     }
 
     #[test]
+    fn a_container_is_named_as_fleetgate_ssh_has_it() {
+        for (words, host, login) in [
+            ("-H web1", "web1", ""),
+            ("-H web1+shop", "web1", "+shop"),
+            ("-Hweb1+a+b -l ann", "web1", "ann+a+b"),
+            ("-H web1 --container shop", "web1", "+shop"),
+            ("--container=shop -H web1 -l ann", "web1", "ann+shop"),
+            ("-H web1 -l ann+shop", "web1", "ann+shop"),
+            // Labels, with a value that has one.
+            ("-H env=a+b", "env=a+b", ""),
+            ("-H env=a+b --container shop", "env=a+b", "+shop"),
+        ] {
+            let options = read(&format!("-c load {words}")).expect(words);
+            let name = String::from_utf8(options.login_name()).expect("text");
+            assert_eq!((&*options.host, &*name), (host.as_bytes(), login), "{words}");
+        }
+    }
+
+    #[test]
     fn bad_words_are_refused_with_the_reason() {
         for (words, why) in [
+            ("-H web1+ -c load", "the container has a name"),
+            ("-H +shop -c load", "the node has a name"),
+            ("-H web1+a;b -c load", "the container has a name"),
+            ("-H web1 --container= -c load", "the container has a name"),
+            (
+                "-H web1+shop --container shop -c load",
+                "names a container already",
+            ),
+            (
+                "-H web1 --container a -l ann+b -c load",
+                "names a container already",
+            ),
+            ("-H web1+a -l ann+b -c load", "names a container already"),
+            ("-H web1 -l +b -c load", "the account is missing"),
             ("-c load", "-H NODE names it"),
             ("-H web1", "-c CHECK names it"),
             ("-H", "needs a value"),

@@ -124,12 +124,17 @@ impl Verdict {
         Verdict::unknown(why)
     }
 
-    /// With the node's and the check's name before the reason.
+    /// With the names of the node, of its container and of the check before the reason.
     #[must_use]
     pub fn of(mut self, options: &Options) -> Verdict {
+        let mut place = options.host.clone();
+        if let Some(container) = &options.container {
+            place.push(b'+');
+            place.extend_from_slice(container);
+        }
         let whom = format!(
             "{} {}: ",
-            String::from_utf8_lossy(&options.host),
+            String::from_utf8_lossy(&place),
             String::from_utf8_lossy(&options.command)
         );
         if let Some(line) = &mut self.line

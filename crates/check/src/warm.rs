@@ -12,7 +12,9 @@ use alloc::vec;
 use alloc::vec::Vec;
 use fleetgate_sys::poll::{self, CLOSED, READ, Watch};
 use fleetgate_sys::{Fd, clock, exec, file, net, process, socket};
-use fleetgate_wire::master::{FromMaster, MAX_FRAME, MAX_WORDS, SessionOrder, Target, ToMaster, Way, Work};
+use fleetgate_wire::master::{
+    FromMaster, MAX_FRAME, MAX_WORDS, SessionOrder, Target, ToMaster, Way, Work, is_selector,
+};
 use fleetgate_wire::pam::wipe;
 
 /// The master's socket, below the login's directory.
@@ -33,7 +35,7 @@ pub enum Outcome {
 /// Runs the check, where a master is there and takes it.
 pub fn run(options: &Options) -> Outcome {
     // Labels choose among nodes; that needs the proxy's list.
-    if options.host.iter().any(|b| b"=,*?".contains(b)) {
+    if is_selector(&options.host) {
         return Outcome::Cold;
     }
     let secrets = match Values::read(&options.secrets) {
@@ -86,7 +88,7 @@ pub fn order(options: &Options, secrets: &Values) -> Option<Vec<u8>> {
         },
         order: SessionOrder {
             node: CString::new(options.host.clone()).ok()?,
-            login: CString::new(options.login.clone().unwrap_or_default()).ok()?,
+            login: CString::new(options.login_name()).ok()?,
             work: Work::Exec {
                 command: line(options),
             },

@@ -1,6 +1,7 @@
 //! The file that says which checks run where: what it may say, and what goes without it. A file that cannot be used is refused
 //! with the line, the reason and what would be right.
 
+use crate::probe::Thresholds;
 use fleetgate_check::options::{
     ASKED, Invocation, KEEP, MAX_KEEP, MAX_TIMEOUT, Options, TIMEOUT, add_secret, parse,
 };
@@ -29,6 +30,8 @@ const MAX_NAME: usize = 128;
 /// How often a check may run.
 const INTERVALS: RangeInclusive<u64> = 1..=86_400;
 const USUAL_INTERVAL: Duration = Duration::from_secs(60);
+/// How many results in a row a state may take.
+const THRESHOLDS: RangeInclusive<u32> = 1..=1000;
 
 /// What is checked.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,6 +47,10 @@ pub struct Service {
     pub on: Vec<String>,
     /// How often it runs.
     pub interval: Duration,
+    /// How long it waits for its first turn, from the program's start on or from when its node was first there.
+    pub initial_delay: Duration,
+    /// How many results in a row change the state that is given away.
+    pub thresholds: Thresholds,
     /// What runs. The node is still to be filled in.
     pub options: Options,
 }
@@ -67,8 +74,26 @@ struct FileForm {
 }
 
 #[derive(Deserialize)]
+#[serde(try_from = "ServiceTable")]
+struct ServiceForm(ServiceTable);
+
+impl TryFrom<ServiceTable> for ServiceForm {
+    type Error = String;
+
+    /// Whether its keys go together.
+    fn try_from(table: ServiceTable) -> Result<ServiceForm, String> {
+        match (&table.login, &table.container) {
+            (Some(login), Some(_)) if login.contains('+') => Err(format!(
+                "login: {login:?} names a container already: leave out what is behind the +, or leave out container"
+            )),
+            _ => Ok(ServiceForm(table)),
+        }
+    }
+}
+
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct ServiceForm {
+struct ServiceTable {
     #[serde(deserialize_with = "selectors")]
     on: Vec<String>,
     #[serde(deserialize_with = "check")]
@@ -79,10 +104,18 @@ struct ServiceForm {
     secrets: Vec<Secret>,
     #[serde(default, deserialize_with = "login")]
     login: Option<String>,
+    #[serde(default, deserialize_with = "container")]
+    container: Option<String>,
     #[serde(default, deserialize_with = "interval")]
     interval: Option<Duration>,
+    #[serde(default, deserialize_with = "initial_delay")]
+    initial_delay: Option<Duration>,
     #[serde(default, deserialize_with = "timeout")]
     timeout: Option<u32>,
+    #[serde(default, deserialize_with = "failure_threshold")]
+    failure_threshold: Option<u32>,
+    #[serde(default, deserialize_with = "success_threshold")]
+    success_threshold: Option<u32>,
 }
 
 /// A service's name: what Nagios and Icinga take as one, and no field of theirs ends with.
@@ -135,6 +168,35 @@ fn interval<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::E
     }
 }
 
+fn initial_delay<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
+    let Span(time) = Span::deserialize(from)?;
+    match INTERVALS.contains(&time.as_secs()) {
+        true => Ok(Some(time)),
+        false => Err(D::Error::custom(
+            "an initial_delay is from 1s to 1d; without it a check waits for its place in the interval alone",
+        )),
+    }
+}
+
+fn failure_threshold<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
+    threshold("failure_threshold", from)
+}
+
+fn success_threshold<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
+    threshold("success_threshold", from)
+}
+
+fn threshold<'de, D: Deserializer<'de>>(name: &str, from: D) -> Result<Option<u32>, D::Error> {
+    let number = u32::deserialize(from).ok();
+    match number.filter(|number| THRESHOLDS.contains(number)) {
+        Some(number) => Ok(Some(number)),
+        None => Err(D::Error::custom(format!(
+            "{name} is a number of results in a row, from 1 to {}",
+            THRESHOLDS.end()
+        ))),
+    }
+}
+
 fn timeout<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
     let Span(time) = Span::deserialize(from)?;
     match u32::try_from(time.as_secs()) {
@@ -172,6 +234,12 @@ fn login<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error>
     let login = String::deserialize(from)?;
     options(&[b"-c", b"check", b"-l", login.as_bytes()]).map_err(D::Error::custom)?;
     Ok(Some(login))
+}
+
+fn container<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    let container = String::deserialize(from)?;
+    options(&[b"-c", b"check", b"--container", container.as_bytes()]).map_err(D::Error::custom)?;
+    Ok(Some(container))
 }
 
 fn arguments<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
@@ -248,31 +316,40 @@ impl ChecksFile {
             ));
         }
         let usual = form.interval.unwrap_or(USUAL_INTERVAL);
-        let services = form.service.into_iter().map(|(ServiceName(name), service)| {
-            let interval = service.interval.unwrap_or(usual);
-            // For two turns at least.
-            let two = u32::try_from(interval.as_secs() * 2).unwrap_or(MAX_KEEP);
-            let keep = form.keep.unwrap_or(two.clamp(KEEP, MAX_KEEP));
-            let options = Options {
-                host: Vec::new(),
-                command: service.check.into_bytes(),
-                arguments: service.arguments.into_iter().map(String::into_bytes).collect(),
-                secrets: service.secrets,
-                timeout: service.timeout.unwrap_or(TIMEOUT),
-                at_timeout: fleetgate_check::verdict::State::Unknown,
-                address: None,
-                login: service.login.map(String::into_bytes),
-                home: None,
-                keep,
-                asked: None,
-            };
-            let service = Service {
-                on: service.on,
-                interval,
-                options,
-            };
-            (name, service)
-        });
+        let services = form
+            .service
+            .into_iter()
+            .map(|(ServiceName(name), ServiceForm(service))| {
+                let interval = service.interval.unwrap_or(usual);
+                // For two turns at least.
+                let two = u32::try_from(interval.as_secs() * 2).unwrap_or(MAX_KEEP);
+                let keep = form.keep.unwrap_or(two.clamp(KEEP, MAX_KEEP));
+                let options = Options {
+                    host: Vec::new(),
+                    command: service.check.into_bytes(),
+                    arguments: service.arguments.into_iter().map(String::into_bytes).collect(),
+                    secrets: service.secrets,
+                    timeout: service.timeout.unwrap_or(TIMEOUT),
+                    at_timeout: fleetgate_check::verdict::State::Unknown,
+                    address: None,
+                    login: service.login.map(String::into_bytes),
+                    container: service.container.map(String::into_bytes),
+                    home: None,
+                    keep,
+                    asked: None,
+                };
+                let service = Service {
+                    on: service.on,
+                    interval,
+                    initial_delay: service.initial_delay.unwrap_or_default(),
+                    thresholds: Thresholds {
+                        failure: service.failure_threshold.unwrap_or(1),
+                        success: service.success_threshold.unwrap_or(1),
+                    },
+                    options,
+                };
+                (name, service)
+            });
         Ok(ChecksFile {
             services: services.collect(),
         })
@@ -319,6 +396,7 @@ pub fn words(options: &Options) -> Vec<Vec<u8>> {
     for (flag, value) in [
         ("--address", &options.address),
         ("-l", &options.login),
+        ("--container", &options.container),
         ("--home", &options.home),
     ] {
         if let Some(value) = value {
@@ -349,138 +427,4 @@ pub fn words(options: &Options) -> Vec<Vec<u8>> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const GOOD: &str = r#"
-interval = "5m"
-[service.load]
-on = ["env=prod", "db*"]
-check = "load"
-arguments = ["15,10,5", "-1", ""]
-interval = "60s"
-timeout = "30s"
-login = "nagios"
-secrets = { PASSWORD = "/etc/x=y", TOKEN = "/etc/token" }
-[service."disk of /"]
-on = ["*"]
-check = "disk"
-"#;
-
-    #[test]
-    fn a_file_says_what_runs_where_and_how_often() {
-        let file = ChecksFile::parse(GOOD).expect("read");
-        let load = &file.services["load"];
-        assert_eq!(load.on, ["env=prod", "db*"]);
-        assert_eq!((load.interval.as_secs(), load.options.timeout), (60, 30));
-        assert_eq!(load.options.login.as_deref(), Some(&b"nagios"[..]));
-        let disk = &file.services["disk of /"];
-        assert_eq!((disk.interval.as_secs(), disk.options.timeout), (300, TIMEOUT));
-        let usual = ChecksFile::parse("[service.x]\non = [\"*\"]\ncheck = \"x\"").expect("read");
-        assert_eq!(usual.services["x"].interval, USUAL_INTERVAL);
-        // For two turns at least, unless the file says for how long.
-        assert_eq!(usual.services["x"].options.keep, KEEP);
-        let kept = |lines: &str| {
-            let file = ChecksFile::parse(&format!("{lines}\n[service.x]\non = [\"*\"]\ncheck = \"x\""));
-            file.expect("read").services["x"].options.keep
-        };
-        assert_eq!(kept("interval = \"1h\""), 7200);
-        assert_eq!(kept("interval = \"1d\""), MAX_KEEP);
-        assert_eq!((kept("keep = \"5m\""), kept("keep = 300")), (300, 300));
-        assert_eq!(kept("interval = \"1h\"\nkeep = \"always\""), ALWAYS);
-        // What is started with these words is the same check.
-        let options = Options {
-            host: b"web1".to_vec(),
-            home: Some(b"/h".to_vec()),
-            ..load.options.clone()
-        };
-        let words = words(&options);
-        let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
-        assert_eq!(parse(&words), Ok(Invocation::Run(options)));
-    }
-
-    #[test]
-    fn a_bad_file_is_refused_with_the_line_and_the_remedy() {
-        let service = |line: &str| format!("[service.x]\non = [\"*\"]\ncheck = \"x\"\n{line}");
-        let many: String = (0..=MAX_SERVICES)
-            .map(|n| format!("[service.s{n}]\non = [\"*\"]\ncheck = \"x\"\n"))
-            .collect();
-        for (text, line, why) in [
-            (String::new(), 1, "begin one with [service.NAME]"),
-            (many, 1, "use several files"),
-            (
-                "intervall = \"5m\"".into(),
-                1,
-                "unknown field `intervall`, expected one of `interval`, `keep`, `service`",
-            ),
-            (
-                service("argument = []"),
-                4,
-                "unknown field `argument`, expected one of",
-            ),
-            (
-                service("secrets = { PASSWORD = \"hunter2\" }"),
-                4,
-                "the absolute path of the file",
-            ),
-            (
-                service("secrets = { 1 = \"/etc/x\" }"),
-                4,
-                "the absolute path of the file",
-            ),
-            (
-                "keep = \"0s\"".into(),
-                1,
-                "keep is a time from 1s to 1d, or \"always\"",
-            ),
-            ("keep = \"2d\"".into(), 1, "keep is a time from 1s to 1d"),
-            ("keep = \"ever\"".into(), 1, "keep is a time from 1s to 1d"),
-            ("keep = -1".into(), 1, "keep is a time from 1s to 1d"),
-            ("keep = true".into(), 1, "keep is a time from 1s to 1d"),
-            (service("interval = \"0s\""), 4, "from 1s to 1d"),
-            (service("interval = \"2d\""), 4, "from 1s to 1d"),
-            (service("interval = \"soon\""), 4, "\"90s\""),
-            (service("timeout = \"0s\""), 4, "from 1s to 3600s"),
-            (service("timeout = \"1d\""), 4, "from 1s to 3600s"),
-            (service("arguments = [\"a\\nb\"]"), 4, "control characters"),
-            (service("login = \"a b\""), 4, "the account has a name"),
-            (
-                "\n[service.x]\non = []\ncheck = \"x\"".into(),
-                3,
-                "1 to 64 selectors",
-            ),
-            (
-                "[service.x]\non = [\" \"]\ncheck = \"x\"".into(),
-                2,
-                "every node: on = [\"*\"]",
-            ),
-            (
-                "[service.x]\non = [\"a=b=c,,\"]\ncheck = \"x\"".into(),
-                2,
-                "the selector",
-            ),
-            (
-                "[service.x]\non = [\"*\"]\ncheck = \"x;id\"".into(),
-                3,
-                "the check has a name",
-            ),
-            ("[service.x]\non = [\"*\"]".into(), 1, "missing field `check`"),
-            (
-                "[service.\"x;y\"]\non = [\"*\"]\ncheck = \"x\"".into(),
-                1,
-                "a name that is not taken",
-            ),
-            (
-                "[service.\"\"]\non = [\"*\"]\ncheck = \"x\"".into(),
-                1,
-                "a name that is not taken",
-            ),
-            ("x".into(), 1, ""),
-        ] {
-            let error = ChecksFile::parse(&text).expect_err(&text);
-            assert!(error.why.contains(why), "{text}: {error}");
-            assert_eq!(error.line, line, "{text}: {error}");
-            assert!(!error.to_string().contains('\n'), "{error}");
-        }
-    }
-}
+mod tests;

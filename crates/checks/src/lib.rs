@@ -1,7 +1,8 @@
-//! `fleetgate check serve`: checks that run by themselves, and their last results for Prometheus, Nagios and Icinga.
+//! `fleetgate check serve`: checks that run by themselves, and their last results for Prometheus, Nagios and Icinga. And
+//! `fleetgate check run` ([`plugin`]): one check, for a monitoring system that runs its checks itself.
 //!
-//! Read in this order: [`file`](mod@file) (what runs where), [`list`] (the nodes), [`schedule`] (when), [`run`] (one check), [`results`]
-//! (what is kept of it, and the page), [`listen`], [`textfile`] and [`passive`] (where results go). This file has the loop that
+//! Read in this order: [`file`](mod@file) (what runs where), [`list`] (the nodes), [`schedule`] (when), [`run`] (one check), [`probe`]
+//! (which state counts), [`results`] (what is kept, and the page), [`listen`], [`textfile`] and [`passive`] (where results go). This file has the loop that
 //! calls them: one thread, and a task for each check that runs. It opens no connection to a node: the user's master does.
 #![forbid(unsafe_code)]
 #![cfg_attr(
@@ -19,18 +20,21 @@ mod listen;
 pub mod nrpe;
 mod passive;
 pub mod perfdata;
+pub mod plugin;
+mod probe;
 mod results;
 mod run;
 mod schedule;
 mod textfile;
 
 pub use listen::{Listen, Token};
+pub use probe::{Status, Thresholds};
 pub use results::{CheckResult, MAX_OUTPUT};
 pub use schedule::Target;
 
 use file::ChecksFile;
 use fleetgate_base::notify::Notify;
-use fleetgate_check::verdict::State;
+pub use fleetgate_check::verdict::State;
 use fleetgate_client::connect;
 use fleetgate_client::error::ClientError;
 use fleetgate_client::profile::Home;
@@ -41,7 +45,7 @@ use listen::Listener;
 use passive::CommandFile;
 use results::{Counts, Results};
 use run::{Runner, now};
-use schedule::Schedule;
+use schedule::{Schedule, Turns};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
@@ -82,8 +86,8 @@ pub struct ServeOptions {
     pub command_file: Option<PathBuf>,
 }
 
-/// Receives each result. Returns what is to be written to standard output.
-pub type Report<'a> = &'a mut dyn FnMut(&CheckResult) -> Option<String>;
+/// Receives each result, and where its check is after it. Returns what is to be written to standard output.
+pub type Report<'a> = &'a mut dyn FnMut(&CheckResult, &Status) -> Option<String>;
 
 /// Runs the checks until SIGTERM or SIGINT.
 pub fn serve(home: &Home, options: &ServeOptions, report: Report<'_>) -> Result<(), ClientError> {
@@ -110,10 +114,11 @@ pub fn serve(home: &Home, options: &ServeOptions, report: Report<'_>) -> Result<
     connect::run(async { LocalSet::new().run_until(work).await })
 }
 
-/// Runs each check once. False: one was not OK, or not all of the results were written.
+/// Runs each check once; there is no row of results, so each one counts at once. False: one was not OK, or not all of the results were written.
 pub fn once(home: &Home, options: &ServeOptions, report: Report<'_>) -> Result<bool, ClientError> {
     let work = async {
         let mut server = Server::new(home, options, report)?;
+        server.is_once = true;
         let found = list::ask(home.clone(), server.selectors()).await?;
         let is_matched = found.iter().all(|(_, nodes)| !nodes.is_empty());
         // The other services are checked all the same, and who matches nothing is told of.
@@ -132,6 +137,8 @@ pub fn once(home: &Home, options: &ServeOptions, report: Report<'_>) -> Result<b
 
 struct Server<'a> {
     home: &'a Home,
+    /// Each check runs once.
+    is_once: bool,
     file: ChecksFile,
     report: Report<'a>,
     lists: NodeLists,
@@ -166,6 +173,7 @@ impl<'a> Server<'a> {
             .map(|path| CommandFile::new(path).map_err(ClientError::file(path)));
         Ok(Server {
             home,
+            is_once: false,
             file: ChecksFile::load(&options.file)?,
             report,
             lists: NodeLists::default(),
@@ -298,20 +306,27 @@ impl<'a> Server<'a> {
 
     fn ended(&mut self, result: &CheckResult) {
         self.schedule.ended(&result.target);
-        if !self.results.borrow_mut().add(result) {
+        let service = self.file.services.get(&result.target.service);
+        let thresholds = match service {
+            Some(service) if !self.is_once => service.thresholds,
+            _ => Thresholds::ONE,
+        };
+        let Some(status) = self.results.borrow_mut().add(result, thresholds) else {
             return;
-        }
-        self.is_all_ok &= result.state == State::Ok;
+        };
+        self.is_all_ok &= result.raw_state == State::Ok;
         if self.textfile.is_some() {
             let rest = self.textfile_rest;
             self.textfile_at.get_or_insert_with(|| rest.max(Instant::now()));
         }
-        if let Some(commands) = &mut self.commands {
-            commands.put(passive::line(result));
+        if let Some(commands) = &mut self.commands
+            && let Some(line) = passive::line(result, &status)
+        {
+            commands.put(line);
             self.counts.dropped = commands.dropped();
             self.results.borrow_mut().count(self.counts);
         }
-        let text = (self.report)(result);
+        let text = (self.report)(result, &status);
         if self.out.unread() <= MAX_UNREAD {
             self.out.put(text);
         } else if !std::mem::replace(&mut self.has_complained, true) {
@@ -376,11 +391,15 @@ impl<'a> Server<'a> {
             .collect()
     }
 
-    /// What is to be checked, and how often.
-    fn wanted(&self) -> BTreeMap<Target, u64> {
+    /// What is to be checked, and when.
+    fn wanted(&self) -> BTreeMap<Target, Turns> {
+        let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let mut wanted = BTreeMap::new();
         for (name, service) in &self.file.services {
-            let interval = u64::try_from(service.interval.as_millis()).unwrap_or(u64::MAX);
+            let turns = Turns {
+                interval: milliseconds(service.interval),
+                delay: milliseconds(service.initial_delay),
+            };
             for node in service.on.iter().flat_map(|selector| self.lists.nodes(selector)) {
                 if wanted.len() == MAX_TARGETS {
                     stderr::line(format_args!(
@@ -392,7 +411,7 @@ impl<'a> Server<'a> {
                     node: node.clone(),
                     service: name.clone(),
                 };
-                wanted.insert(target, interval);
+                wanted.insert(target, turns);
             }
         }
         wanted

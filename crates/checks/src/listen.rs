@@ -12,10 +12,10 @@ use ring::digest::{SHA256, digest};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::fmt;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
@@ -231,13 +231,8 @@ impl OwnSocket {
         }
         let mut name = path.as_os_str().to_owned();
         name.push(".lock");
-        let lock = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(&name)
-            .map_err(ClientError::file(Path::new(&name)))?;
+        let name = Path::new(&name);
+        let lock = files::open_lock(name).map_err(ClientError::file(name))?;
         if lock.try_lock().is_err() {
             return broken(
                 "another `fleetgate check serve` listens there: end it, or give --listen unix:PATH"

@@ -1,6 +1,7 @@
 //! Results for Nagios' and Icinga's external command file, a FIFO: a line for each result. A node's output is in it, and can
 //! neither end the line nor begin another one. A FIFO that nobody reads is not waited for.
 
+use super::probe::Status;
 use super::results::CheckResult;
 use fleetgate_client::stderr;
 use fleetgate_policy::text::is_unseen;
@@ -22,23 +23,34 @@ const MAX_UNWRITTEN_LINES: usize = 4096;
 const CUT: &str = "\\n(cut: the rest does not fit into a line of the command file)";
 
 /// The line for a result: `[time] PROCESS_SERVICE_CHECK_RESULT;HOST;SERVICE;CODE;OUTPUT`. The output is the last field, so
-/// semicolons in it are its own, and so are bars. The ends of its lines are written as `\n`, as both programs read it.
+/// semicolons in it are its own, and so are bars. The ends of its lines are written as `\n`, as both programs read it. The code
+/// is that of the state that is given away; where the output is of another one, it stands before it. None: there is no state yet.
 #[must_use]
-pub fn line(result: &CheckResult) -> Vec<u8> {
-    let head = format!(
+pub fn line(result: &CheckResult, status: &Status) -> Option<Vec<u8>> {
+    let state = status.state?;
+    let mut head = format!(
         "[{}] PROCESS_SERVICE_CHECK_RESULT;{};{};{};",
         result.ended / 1000,
         result.target.node,
         result.target.service,
-        result.state.code()
+        state.code()
     );
+    if state != result.raw_state {
+        head += &format!(
+            "{} {} of {}, {} until then: ",
+            result.raw_state.name(),
+            status.attempt,
+            status.attempts,
+            state.name()
+        );
+    }
     let room = (MAX_LINE - 1).saturating_sub(head.len());
     let mut text = escaped(&result.output);
     if result.is_cut || text.len() > room {
         cut(&mut text, room.saturating_sub(CUT.len()));
         text.push_str(CUT);
     }
-    format!("{head}{text}\n").into_bytes()
+    Some(format!("{head}{text}\n").into_bytes())
 }
 
 /// The output on one line, without what acts on anything.
@@ -192,11 +204,18 @@ fn not_a_fifo() -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::probe::{Probe, Thresholds};
     use crate::results::tests::result;
     use std::io::Read;
 
+    /// The line of a result that counts at once.
+    fn line_of(result: &CheckResult) -> Vec<u8> {
+        let status = Probe::default().take(result.raw_state, Thresholds::ONE);
+        line(result, &status).expect("a state")
+    }
+
     fn written(output: &[u8]) -> String {
-        let line = line(&result("web1", "load", 2, output));
+        let line = line_of(&result("web1", "load", 2, output));
         assert!(line.len() <= MAX_LINE, "{}", line.len());
         let text = String::from_utf8(line).expect("text");
         let text = text.strip_suffix('\n').expect("a line");
@@ -223,6 +242,30 @@ mod tests {
     }
 
     #[test]
+    fn a_state_that_does_not_count_yet_is_told_before_the_output() {
+        let thresholds = Thresholds {
+            failure: 3,
+            success: 2,
+        };
+        let mut probe = Probe::default();
+        for (code, line_wanted) in [
+            (2, None),
+            (0, Some("0;all is well|a=1")),
+            (2, Some("0;CRITICAL 1 of 3, OK until then: all is well|a=1")),
+            (3, Some("0;UNKNOWN 2 of 3, OK until then: all is well|a=1")),
+            (2, Some("2;all is well|a=1")),
+            (0, Some("2;OK 1 of 2, CRITICAL until then: all is well|a=1")),
+            (0, Some("0;all is well|a=1")),
+        ] {
+            let result = result("web1", "load", code, b"all is well|a=1");
+            let line = line(&result, &probe.take(result.raw_state, thresholds));
+            let wanted =
+                line_wanted.map(|end| format!("[1800000000] PROCESS_SERVICE_CHECK_RESULT;web1;load;{end}\n"));
+            assert_eq!(line.map(|line| String::from_utf8(line).expect("text")), wanted);
+        }
+    }
+
+    #[test]
     fn a_long_output_is_cut_between_words_and_says_so() {
         let long = format!("OK|{}", "item=12345 ".repeat(1000));
         let text = written(long.as_bytes());
@@ -241,7 +284,7 @@ mod tests {
         // What was cut before says so too.
         let mut cut = result("web1", "load", 0, b"OK");
         cut.is_cut = true;
-        assert!(line(&cut).ends_with(format!(";OK{CUT}\n").as_bytes()));
+        assert!(line_of(&cut).ends_with(format!(";OK{CUT}\n").as_bytes()));
     }
 
     #[test]

@@ -1,8 +1,9 @@
-//! The last result of each check, and what is counted over all of them. What a check said is kept only as far as the page of
-//! metrics needs it. It makes the page, and serves it to nobody.
+//! The last result of each check, what its results in a row amount to, and what is counted over all of them. What a check said is
+//! kept only as far as the page of metrics needs it. It makes the page, and serves it to nobody.
 
 use super::perfdata::{self, Item};
-use super::schedule::Target;
+use super::probe::{Probe, Status, Thresholds};
+use super::schedule::{Target, Turns};
 use fleetgate_base::scrape::Page;
 use fleetgate_check::verdict::State;
 use std::collections::BTreeMap;
@@ -21,8 +22,8 @@ const PAGE_PART: usize = 512;
 pub struct CheckResult {
     /// Which one.
     pub target: Target,
-    /// Its state.
-    pub state: State,
+    /// Its state. Which one is given away depends on those before, too ([`Status`]).
+    pub raw_state: State,
     /// What it printed, and the line that says why, where the state is not its own.
     pub output: Vec<u8>,
     /// The output was longer.
@@ -36,7 +37,8 @@ pub struct CheckResult {
 /// What is kept of a result.
 #[derive(Debug)]
 struct Last {
-    state: State,
+    raw_state: State,
+    status: Status,
     time: Duration,
     ended: u64,
     items: Vec<Item>,
@@ -53,10 +55,18 @@ pub struct Counts {
     pub listed: u64,
 }
 
+/// What is known of a check.
+#[derive(Debug, Default)]
+struct Check {
+    probe: Probe,
+    /// None: it has not ended yet.
+    last: Option<Last>,
+}
+
 /// The last results.
 #[derive(Debug, Default)]
 pub struct Results {
-    last: BTreeMap<Target, Option<Last>>,
+    checks: BTreeMap<Target, Check>,
     runs: [u64; 4],
     counts: Counts,
     items: usize,
@@ -65,38 +75,38 @@ pub struct Results {
 }
 
 impl Results {
-    /// These are checked from now on. The results of others are forgotten.
-    pub fn set(&mut self, wanted: &BTreeMap<Target, u64>) {
-        self.last.retain(|target, _| wanted.contains_key(target));
+    /// These are checked from now on. The results of others are forgotten, and how many there were in a row.
+    pub fn set(&mut self, wanted: &BTreeMap<Target, Turns>) {
+        self.checks.retain(|target, _| wanted.contains_key(target));
         for target in wanted.keys() {
-            if !self.last.contains_key(target) {
-                self.last.insert(target.clone(), None);
+            if !self.checks.contains_key(target) {
+                self.checks.insert(target.clone(), Check::default());
             }
         }
-        let kept = self.last.values().flatten();
+        let kept = self.checks.values().filter_map(|check| check.last.as_ref());
         self.items = kept.map(|last| last.items.len()).sum();
         self.page = None;
     }
 
-    /// A check has ended. False: it is not wanted any more, and its result is nobody's.
-    pub fn add(&mut self, result: &CheckResult) -> bool {
-        let Some(place) = self.last.get_mut(&result.target) else {
-            return false;
-        };
-        self.items -= place.as_ref().map_or(0, |last| last.items.len());
+    /// A check has ended. None: it is not wanted any more, and its result is nobody's.
+    pub fn add(&mut self, result: &CheckResult, thresholds: Thresholds) -> Option<Status> {
+        let check = self.checks.get_mut(&result.target)?;
+        let status = check.probe.take(result.raw_state, thresholds);
+        self.items -= check.last.as_ref().map_or(0, |last| last.items.len());
         let mut items = perfdata::parse(&result.output);
         items.truncate(MAX_ALL_ITEMS - self.items);
         items.shrink_to_fit();
         self.items += items.len();
-        *place = Some(Last {
-            state: result.state,
+        check.last = Some(Last {
+            raw_state: result.raw_state,
+            status,
             time: result.time,
             ended: result.ended,
             items,
         });
-        self.runs[state_index(result.state)] += 1;
+        self.runs[state_index(result.raw_state)] += 1;
         self.page = None;
-        true
+        Some(status)
     }
 
     /// The numbers that others count.
@@ -115,34 +125,46 @@ impl Results {
     }
 
     fn make_page(&self) -> String {
-        let mut page = Page::with_capacity(4096 + (self.last.len() + self.items) * PAGE_PART);
+        let mut page = Page::with_capacity(4096 + (self.checks.len() + self.items) * PAGE_PART);
         page.family(
             "check_targets",
             "gauge",
             "Checks that there are: a service on a node each.",
         );
-        page.value("check_targets", &[], self.last.len());
-        /// A family: its name, its help, and its value for a check.
-        type Gauge = (&'static str, &'static str, fn(&Last) -> f64);
-        let gauges: [Gauge; 3] = [
+        page.value("check_targets", &[], self.checks.len());
+        /// A family: its name, its help, and its value for a check, where there is one.
+        type Gauge = (&'static str, &'static str, fn(&Last) -> Option<f64>);
+        let gauges: [Gauge; 5] = [
             (
                 "check_state",
-                "The check's last state: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN.",
-                |last| last.state.code().into(),
+                "The check's state, by its thresholds: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN.",
+                |last| last.status.state.map(|state| state.code().into()),
+            ),
+            (
+                "check_raw_state",
+                "The state of the check's last run alone.",
+                |last| Some(last.raw_state.code().into()),
+            ),
+            (
+                "check_attempt",
+                "The last runs in a row that were OK, or were not; counted up to the threshold.",
+                |last| Some(last.status.attempt.into()),
             ),
             ("check_seconds", "How long the check took.", |last| {
-                last.time.as_secs_f64()
+                Some(last.time.as_secs_f64())
             }),
             (
                 "check_last_run_timestamp_seconds",
                 "When the check last ended, in seconds since 1970.",
-                |last| Duration::from_millis(last.ended).as_secs_f64(),
+                |last| Some(Duration::from_millis(last.ended).as_secs_f64()),
             ),
         ];
         for (name, help, value) in gauges {
             page.family(name, "gauge", help);
             for (target, last) in self.ended() {
-                page.value(name, &place(target), value(last));
+                if let Some(value) = value(last) {
+                    page.value(name, &place(target), value);
+                }
             }
         }
         page.family(
@@ -165,7 +187,7 @@ impl Results {
         page.family(
             "check_runs_total",
             "counter",
-            "Checks that ended, by their state.",
+            "Checks that ended, by the run's own state.",
         );
         for state in STATES {
             let name = state.name().to_ascii_lowercase();
@@ -203,9 +225,9 @@ impl Results {
 
     /// Those that have ended at least once.
     fn ended(&self) -> impl Iterator<Item = (&Target, &Last)> {
-        self.last
+        self.checks
             .iter()
-            .filter_map(|(target, last)| Some((target, last.as_ref()?)))
+            .filter_map(|(target, check)| Some((target, check.last.as_ref()?)))
     }
 }
 
@@ -247,7 +269,7 @@ pub(super) mod tests {
                 node: node.to_owned(),
                 service: service.to_owned(),
             },
-            state: State::of_code(code),
+            raw_state: State::of_code(code),
             output: output.to_vec(),
             is_cut: false,
             time: Duration::from_millis(250),
@@ -255,24 +277,29 @@ pub(super) mod tests {
         }
     }
 
-    fn wanted(nodes: &[&str]) -> BTreeMap<Target, u64> {
+    fn wanted(nodes: &[&str]) -> BTreeMap<Target, Turns> {
+        let turns = Turns {
+            interval: 60_000,
+            delay: 0,
+        };
         let targets = nodes.iter().map(|node| result(node, "load", 0, b"").target);
-        targets.map(|target| (target, 60_000)).collect()
+        targets.map(|target| (target, turns)).collect()
+    }
+
+    /// Adds a result that counts at once. False: it is nobody's.
+    fn add(results: &mut Results, result: &CheckResult) -> bool {
+        results.add(result, Thresholds::ONE).is_some()
     }
 
     #[test]
     fn the_page_has_the_last_results_and_forgets_who_is_gone() {
         let mut results = Results::default();
         results.set(&wanted(&["web1", "web2", "new"]));
-        assert!(results.add(&result("web1", "load", 2, b"BAD|load=1")));
-        assert!(results.add(&result(
-            "web1",
-            "load",
-            1,
-            b"WARN|load=17.5s;15;30 'a \"b\"\\'=1e300"
-        )));
-        assert!(results.add(&result("web2", "load", 0, b"OK")));
-        assert!(!results.add(&result("gone", "load", 0, b"OK")));
+        assert!(add(&mut results, &result("web1", "load", 2, b"BAD|load=1")));
+        let output = b"WARN|load=17.5s;15;30 'a \"b\"\\'=1e300";
+        assert!(add(&mut results, &result("web1", "load", 1, output)));
+        assert!(add(&mut results, &result("web2", "load", 0, b"OK")));
+        assert!(!add(&mut results, &result("gone", "load", 0, b"OK")));
         results.count(Counts {
             skipped: 3,
             dropped: 4,
@@ -304,6 +331,50 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn the_page_has_the_state_that_counts_and_the_last_runs_own() {
+        let thresholds = Thresholds {
+            failure: 2,
+            success: 1,
+        };
+        let mut results = Results::default();
+        results.set(&wanted(&["web1"]));
+        let bad = result("web1", "load", 2, b"BAD");
+        let has = |results: &mut Results, lines: &[(&str, Option<&str>)]| {
+            let page = results.page();
+            for (name, value) in lines {
+                let head = format!("fleetgate_check_{name}{{node=\"web1\",service=\"load\"}} ");
+                let found = page.lines().find_map(|line| line.strip_prefix(&head));
+                assert_eq!(found, *value, "{name}");
+            }
+        };
+        // Nobody knows yet.
+        let status = results.add(&bad, thresholds).expect("wanted");
+        assert_eq!(status.state, None);
+        has(
+            &mut results,
+            &[("state", None), ("raw_state", Some("2")), ("attempt", Some("1"))],
+        );
+        results.add(&result("web1", "load", 0, b"OK"), thresholds);
+        results.add(&bad, thresholds);
+        has(
+            &mut results,
+            &[
+                ("state", Some("0")),
+                ("raw_state", Some("2")),
+                ("attempt", Some("1")),
+            ],
+        );
+        results.add(&bad, thresholds);
+        has(&mut results, &[("state", Some("2")), ("attempt", Some("2"))]);
+        // A node that was forgotten has lost its count.
+        results.set(&wanted(&[]));
+        assert_eq!(results.add(&bad, thresholds), None);
+        results.set(&wanted(&["web1"]));
+        let status = results.add(&bad, thresholds).expect("wanted");
+        assert_eq!((status.state, status.attempt), (None, 1));
+    }
+
+    #[test]
     fn hostile_output_never_breaks_the_page() {
         let mut results = Results::default();
         results.set(&wanted(&["web1"]));
@@ -315,7 +386,7 @@ pub(super) mod tests {
             many.as_bytes(),
         ] {
             let output = [b"OK|", output].concat();
-            results.add(&result("web1", "load", 0, &output));
+            assert!(add(&mut results, &result("web1", "load", 0, &output)));
             let page = results.page();
             assert!(page.len() < 64 << 10, "{}", page.len());
             for line in page.lines() {
@@ -340,7 +411,8 @@ pub(super) mod tests {
         let many: String = (0..perfdata::MAX_ITEMS).map(|n| format!("l{n}=1 ")).collect();
         for _ in 0..2 {
             for name in &names {
-                results.add(&result(name, "load", 0, format!("OK|{many}").as_bytes()));
+                let output = format!("OK|{many}");
+                assert!(add(&mut results, &result(name, "load", 0, output.as_bytes())));
                 assert!(results.items <= MAX_ALL_ITEMS);
             }
         }

@@ -95,7 +95,7 @@ impl Runner {
     fn result(&self, target: Target, begun: Instant, (state, output): (State, Output)) -> CheckResult {
         CheckResult {
             target,
-            state,
+            raw_state: state,
             output: output.bytes,
             is_cut: output.is_cut,
             time: begun.elapsed(),
@@ -117,7 +117,7 @@ impl Runner {
             let streams = [its_output.raw(), its_output.raw(), its_errors.raw()];
             let sent = socket::send_now(master.fd(), &frame, &streams);
             wipe(&mut frame);
-            sent.map_err(of_errno)?;
+            sent?;
             Ok::<_, io::Error>((master, said, errors))
         };
         match begin() {
@@ -218,8 +218,8 @@ fn drain(from: &mut Receiver, mut keep: impl FnMut(&[u8])) {
 
 /// A pipe: our end of it, and the one for the check.
 fn receiver() -> io::Result<(Receiver, Fd)> {
-    let (ours, its) = file::pipe().map_err(of_errno)?;
-    stream::make_nonblocking(&ours).map_err(of_errno)?;
+    let (ours, its) = file::pipe()?;
+    stream::make_nonblocking(&ours)?;
     Ok((Receiver::from_owned_fd_unchecked(OwnedFd::from(ours))?, its))
 }
 
@@ -247,7 +247,7 @@ async fn program(options: &Options, output: &mut Output) -> io::Result<Option<i3
         .spawn()?;
     let mut child = Program(child);
     let id = i32::try_from(child.0.id()).map_err(io::Error::other)?;
-    let ended = watched(process::pidfd_open(id).map_err(of_errno)?)?;
+    let ended = watched(process::pidfd_open(id)?)?;
     let mut is_saying = true;
     loop {
         tokio::select! {
@@ -266,10 +266,6 @@ async fn program(options: &Options, output: &mut Output) -> io::Result<Option<i3
 pub(super) fn now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-}
-
-fn of_errno(errno: fleetgate_sys::Errno) -> io::Error {
-    io::Error::from_raw_os_error(errno.0)
 }
 
 #[cfg(test)]

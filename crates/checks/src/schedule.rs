@@ -24,9 +24,20 @@ pub struct Due {
     pub skipped: u64,
 }
 
+/// When a target's turns are, in milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turns {
+    /// From one to the next.
+    pub interval: u64,
+    /// There is none for so long after the target came.
+    pub delay: u64,
+}
+
 #[derive(Clone, Copy)]
 struct Slot {
     interval: u64,
+    /// No turn is before.
+    not_before: u64,
     next: u64,
 }
 
@@ -42,21 +53,23 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// These are to be checked from now on, each once in so many milliseconds. What was there stays where it was.
-    pub fn set(&mut self, wanted: &BTreeMap<Target, u64>, now: u64) {
-        let gone = |target: &Rc<Target>, slot: &Slot| wanted.get(&**target) != Some(&slot.interval);
+    /// These are to be checked from now on. What was there stays where it was.
+    pub fn set(&mut self, wanted: &BTreeMap<Target, Turns>, now: u64) {
         let by_time = &mut self.by_time;
         self.slots.retain(|target, slot| {
-            let is_gone = gone(target, slot);
-            if is_gone {
+            let turns = wanted.get(&**target);
+            if turns.is_none_or(|turns| turns.interval != slot.interval) {
                 by_time.remove(&(slot.next, target.clone()));
             }
-            !is_gone
+            turns.is_some()
         });
-        for (target, interval) in wanted {
-            if !self.slots.contains_key(target) {
-                self.place(&Rc::new(target.clone()), *interval, now);
-            }
+        for (target, turns) in wanted {
+            let not_before = match self.slots.get(target) {
+                Some(slot) if slot.interval == turns.interval => continue,
+                Some(slot) => slot.not_before,
+                None => now + turns.delay,
+            };
+            self.place(&Rc::new(target.clone()), turns.interval, not_before, now);
         }
     }
 
@@ -65,13 +78,16 @@ impl Schedule {
         let mut due = Due::default();
         if now < self.told {
             // The clock was set back: the turns that it had are too far away.
-            self.place_all(now);
+            self.place_all(self.told - now, now);
         }
         self.told = now;
         while let Some((next, target)) = self.by_time.first().cloned()
             && next <= now
         {
-            let Some(Slot { interval, .. }) = self.slots.get(&target).copied() else {
+            let Some(Slot {
+                interval, not_before, ..
+            }) = self.slots.get(&target).copied()
+            else {
                 self.by_time.remove(&(next, target));
                 continue;
             };
@@ -81,7 +97,7 @@ impl Schedule {
                 break;
             }
             self.by_time.remove(&(next, target.clone()));
-            self.place(&target, interval, now);
+            self.place(&target, interval, not_before, now);
             if is_late {
                 // After a sleep of the machine they begin at their places again, and not all at once.
                 due.skipped += (now - next) / interval + 1;
@@ -106,16 +122,22 @@ impl Schedule {
         self.by_time.first().map(|(next, _)| *next)
     }
 
-    fn place(&mut self, target: &Rc<Target>, interval: u64, now: u64) {
-        let next = next_turn(target, interval, now);
-        self.slots.insert(target.clone(), Slot { interval, next });
+    fn place(&mut self, target: &Rc<Target>, interval: u64, not_before: u64, now: u64) {
+        let next = next_turn(target, interval, now.max(not_before));
+        let slot = Slot {
+            interval,
+            not_before,
+            next,
+        };
+        self.slots.insert(target.clone(), slot);
         self.by_time.insert((next, target.clone()));
     }
 
-    fn place_all(&mut self, now: u64) {
+    /// All of them, after the clock was set back by so much.
+    fn place_all(&mut self, by: u64, now: u64) {
         self.by_time.clear();
         for (target, slot) in std::mem::take(&mut self.slots) {
-            self.place(&target, slot.interval, now);
+            self.place(&target, slot.interval, slot.not_before.saturating_sub(by), now);
         }
     }
 }
@@ -147,12 +169,18 @@ mod tests {
     /// Some day.
     const DAY: u64 = 1_800_000_000_000;
 
-    fn targets(nodes: usize, interval: u64) -> BTreeMap<Target, u64> {
+    fn targets(nodes: usize, interval: u64) -> BTreeMap<Target, Turns> {
+        delayed(nodes, interval, 0)
+    }
+
+    fn delayed(nodes: usize, interval: u64, delay: u64) -> BTreeMap<Target, Turns> {
         let target = |n: usize| Target {
             node: format!("web{n}"),
             service: "load".to_owned(),
         };
-        (0..nodes).map(|n| (target(n), interval)).collect()
+        (0..nodes)
+            .map(|n| (target(n), Turns { interval, delay }))
+            .collect()
     }
 
     /// All starts within a minute, one ended before the next begins.
@@ -246,5 +274,36 @@ mod tests {
         schedule.set(&targets(2, MINUTE), now);
         let due = schedule.due(now + MINUTE - 1, 9);
         assert_eq!((due.begin.len(), due.skipped), (0, 2));
+    }
+
+    #[test]
+    fn a_new_target_waits_for_its_delay_and_no_other_one_does() {
+        let mut schedule = Schedule::default();
+        schedule.set(&targets(1, MINUTE), DAY);
+        let first = schedule.next().expect("one");
+        schedule.set(&delayed(2, MINUTE, 10 * MINUTE), DAY);
+        assert_eq!(schedule.next(), Some(first));
+        let begins = |schedule: &mut Schedule, now| {
+            let due = schedule.due(now, 9);
+            for target in &due.begin {
+                schedule.ended(target);
+            }
+            (due.begin.len(), due.skipped)
+        };
+        for minute in 1..=10 {
+            assert_eq!(begins(&mut schedule, DAY + minute * MINUTE), (1, 0), "{minute}");
+        }
+        // Another interval is no second delay, and a clock that is set back makes none longer.
+        schedule.set(&delayed(3, MINUTE, 10 * MINUTE), DAY + 10 * MINUTE);
+        schedule.set(&delayed(3, 2 * MINUTE, 10 * MINUTE), DAY + 10 * MINUTE);
+        assert_eq!(begins(&mut schedule, DAY + 12 * MINUTE), (2, 0));
+        assert_eq!(begins(&mut schedule, DAY), (0, 0));
+        assert_eq!(begins(&mut schedule, DAY + 2 * MINUTE), (2, 0));
+        assert_eq!(begins(&mut schedule, DAY + 8 * MINUTE).0, 0, "too late for two");
+        assert_eq!(begins(&mut schedule, DAY + 10 * MINUTE), (3, 0));
+        // One that was gone is new.
+        schedule.set(&targets(0, MINUTE), DAY + 10 * MINUTE);
+        schedule.set(&delayed(1, MINUTE, 10 * MINUTE), DAY + 10 * MINUTE);
+        assert!(schedule.next().is_some_and(|next| next > DAY + 20 * MINUTE));
     }
 }

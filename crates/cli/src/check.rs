@@ -7,9 +7,9 @@ pub use named::{list, test};
 use crate::cluster::SYSTEM_CONFIG;
 use crate::flags::{Arguments, Outcome};
 use crate::output::{json_line, print};
-use fleetgate_checks::file::ChecksFile;
+use fleetgate_checks::file::{ChecksFile, Service};
 use fleetgate_checks::nrpe::{Import, import};
-use fleetgate_checks::{CheckResult, Listen, ServeOptions, Token};
+use fleetgate_checks::{CheckResult, Listen, ServeOptions, State, Status, Thresholds, Token};
 use fleetgate_client::error::ClientError;
 use fleetgate_client::profile::Home;
 use fleetgate_policy::text;
@@ -23,7 +23,7 @@ const MAX_FILE: u64 = 1 << 20;
 
 /// `check run`
 pub fn run(given: &Arguments) -> Outcome {
-    Ok(fleetgate_client::check::command(&given.operands))
+    Ok(fleetgate_checks::plugin::command(&given.operands))
 }
 
 /// `check import`
@@ -113,8 +113,8 @@ pub fn serve(given: &Arguments) -> Outcome {
         return print(&plan).map(|_| i32::from(!is_good));
     }
     let (is_json, is_once) = (given.has("json"), given.has("once"));
-    let mut report = |result: &CheckResult| match (is_json, is_once) {
-        (true, _) => Some(result_json(result)),
+    let mut report = |result: &CheckResult, status: &Status| match (is_json, is_once) {
+        (true, _) => Some(result_json(result, status)),
         (false, true) => Some(result_line(result)),
         (false, false) => None,
     };
@@ -136,12 +136,15 @@ fn plan(home: &Home, options: &ServeOptions, is_once: bool) -> Result<(String, b
         let words: Vec<String> = words
             .map(|word| String::from_utf8_lossy(word).into_owned())
             .collect();
+        let container = service.options.container.as_deref().map(String::from_utf8_lossy);
         let _ = writeln!(
             plan,
-            "{name}: {words:?} on {}, every {} s, {} s at most",
+            "{name}: {words:?} on {}{}, every {} s, {} s at most{}",
             service.on.join(" and "),
+            container.map_or_else(String::new, |name| format!(", in the container {name}")),
             service.interval.as_secs(),
-            service.options.timeout
+            service.options.timeout,
+            probe_words(service)
         );
         if let Err(why) = service.read_secrets() {
             let _ = writeln!(plan, "{name}: UNKNOWN, as long as {why}");
@@ -165,10 +168,26 @@ fn plan(home: &Home, options: &ServeOptions, is_once: bool) -> Result<(String, b
     Ok((plan, is_good))
 }
 
+/// What a service has beside its interval and timeout.
+fn probe_words(service: &Service) -> String {
+    let Thresholds { failure, success } = service.thresholds;
+    let mut words = String::new();
+    if failure > 1 {
+        let _ = write!(words, ", {failure} failures in a row to fail");
+    }
+    if success > 1 {
+        let _ = write!(words, ", {success} successes in a row to recover");
+    }
+    if !service.initial_delay.is_zero() {
+        let _ = write!(words, ", {} s after the start", service.initial_delay.as_secs());
+    }
+    words
+}
+
 fn result_line(result: &CheckResult) -> String {
     let output = String::from_utf8_lossy(&result.output);
     let first = output.lines().next().unwrap_or_default();
-    let (target, state) = (&result.target, result.state.name());
+    let (target, state) = (&result.target, result.raw_state.name());
     text::printable_lines(&format!(
         "{} {}: {state}: {}\n",
         target.node,
@@ -177,12 +196,15 @@ fn result_line(result: &CheckResult) -> String {
     ))
 }
 
-fn result_json(result: &CheckResult) -> String {
+fn result_json(result: &CheckResult, status: &Status) -> String {
     json_line(&json!({
         "node": result.target.node,
         "service": result.target.service,
-        "state": result.state.name(),
-        "code": result.state.code(),
+        "state": status.name(),
+        "code": status.state.map(State::code),
+        "raw_state": result.raw_state.name(),
+        "attempt": status.attempt,
+        "attempts": status.attempts,
         "output": String::from_utf8_lossy(&result.output),
         "cut": result.is_cut,
         "seconds": (result.time.as_secs_f64() * 1e3).round() / 1e3,

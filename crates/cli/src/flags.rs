@@ -2,6 +2,7 @@
 //! (`parse`). The parser decides what a word is; what a command does with it is the command's.
 
 mod parse;
+mod times;
 mod value;
 
 pub use parse::{Invocation, parse};
@@ -12,7 +13,8 @@ use fleetgate_client::time;
 use fleetgate_policy::text;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
-use value::{lifetime, pid};
+use times::lifetime;
+use value::pid;
 
 /// What a command returns: an exit code, or the sentence that says why it could not.
 pub type Outcome = Result<i32, Box<dyn std::error::Error>>;
@@ -255,7 +257,7 @@ impl Arguments {
 
     /// A moment, in Unix seconds.
     pub fn moment(&self, flag: &str) -> Option<u64> {
-        self.value(flag).and_then(|word| time::moment(word, time::now()))
+        self.value(flag).and_then(|word| times::moment(word, time::now()))
     }
 
     /// `key=value`, as often as it is given.

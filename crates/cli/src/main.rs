@@ -66,7 +66,7 @@ fn main() {
         Some(name) if name == MASTER.as_bytes() => keep_connections(&rest),
         Some(name) if name == background::NAME.as_bytes() => fleetgate_client::ssh::in_background(&rest),
         // The small program of that name does the same; a link to this one will do.
-        Some(b"check_fleetgate") => fleetgate_client::check::command(&rest),
+        Some(b"check_fleetgate") => fleetgate_checks::plugin::command(&rest),
         Some(b"fleetgate-resolver") => fleetgate_resolver::run(&rest),
         _ => fleetgate(rest),
     });

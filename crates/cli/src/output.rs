@@ -2,7 +2,7 @@
 
 use crate::flags::Outcome;
 use fleetgate_policy::text;
-pub use fleetgate_policy::text::printable;
+pub use fleetgate_policy::text::{printable, table};
 use serde_json::{Value, json};
 use std::io::{self, ErrorKind, IsTerminal, Write};
 
@@ -18,33 +18,6 @@ fn print_raw(text: &str) -> Outcome {
         Err(e) if e.kind() != ErrorKind::BrokenPipe => Err(format!("standard output: {e}").into()),
         _ => Ok(0),
     }
-}
-
-/// Rows under headings, in columns as wide as their widest word; the last one ends where it ends.
-pub fn table(headings: &[&str], rows: &[impl AsRef<[String]>]) -> String {
-    let clean: Vec<Vec<String>> = rows
-        .iter()
-        .map(|row| row.as_ref().iter().map(|c| printable(c)).collect())
-        .collect();
-    let width = |column: usize| {
-        let cells = clean
-            .iter()
-            .filter_map(|row| row.get(column))
-            .map(|c| c.chars().count());
-        cells.chain([headings[column].len()]).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..headings.len()).map(width).collect();
-    let mut out = String::new();
-    let heading = headings.iter().map(|h| (*h).to_owned()).collect();
-    for row in std::iter::once(&heading).chain(&clean) {
-        let mut line = String::new();
-        for (cell, width) in row.iter().zip(&widths) {
-            line += &format!("{cell:<width$}  ");
-        }
-        out += line.trim_end();
-        out.push('\n');
-    }
-    out
 }
 
 /// How many columns standard output has, where it is a terminal.

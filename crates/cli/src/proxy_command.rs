@@ -70,7 +70,8 @@ impl Streams {
 
 async fn carry(home: &Home, host: &str, login: &str, streams: &mut Streams) -> Result<(), ClientError> {
     let profile = home.login()?;
-    let node = config::node(host, &profile.cluster);
+    let machine = config::machine_of(host, login, &profile.cluster)?;
+    let node = config::node(&machine, &profile.cluster);
     let mut connector = ProxyConnector::new(home, Keep::For(PERSIST), None, |_| {});
     let mut said = None;
     loop {

@@ -4,6 +4,7 @@ use crate::admin::nodes::print_nodes;
 use crate::flags::{Arguments, Outcome};
 use crate::help;
 use crate::output::print;
+use fleetgate_checks::plugin::{self, Listing, Place};
 use fleetgate_client::error::ClientError;
 use fleetgate_client::master_client::{Keep, PERSIST, ProxyConnector};
 use fleetgate_client::profile::Home;
@@ -16,6 +17,15 @@ use std::process::Command;
 
 /// `ls`
 pub fn list(given: &Arguments) -> Outcome {
+    if given.has("containers") {
+        return containers(given);
+    }
+    if let Some(flag) = ["login", "address"]
+        .into_iter()
+        .find(|flag| given.value(flag).is_some())
+    {
+        return Err(given.wrong(format!("--{flag} goes with --containers")).into());
+    }
     let home = Home::find(given.value("home"))?;
     let selector = given.word().unwrap_or_default();
     let nodes = nodes(&home, selector)?;
@@ -23,6 +33,22 @@ pub fn list(given: &Arguments) -> Outcome {
         return Err(ClientError::NothingMatches(selector.to_owned()).into());
     }
     print_nodes(given.has("json"), &nodes)
+}
+
+/// `ls --containers`
+fn containers(given: &Arguments) -> Outcome {
+    let Some(node) = given.word() else {
+        return Err(given.wrong("--containers: of which NODE?").into());
+    };
+    let place = Place {
+        node,
+        container: None,
+        login: given.value("login"),
+        address: given.value("address"),
+        home: given.value("home"),
+    };
+    plugin::list(&place, Listing::Containers, given.has("json"))
+        .map_err(|why| given.wrong(why.to_string()).into())
 }
 
 /// The nodes that a selector means, of those that the login may reach.
@@ -74,7 +100,7 @@ fn system(program: &'static str, given: &Arguments) -> Outcome {
     files::write(
         &config,
         0o600,
-        format!("{text}    User {}\n", profile.account()).as_bytes(),
+        format!("{text}    User {}\n", profile.account(None)).as_bytes(),
     )?;
     let mut command = Command::new(program);
     command.arg("-F").arg(&config);
@@ -110,6 +136,14 @@ pub fn config_ssh(given: &Arguments) -> Outcome {
         path.display(),
         path.display()
     ))
+}
+
+/// `config container`
+pub fn config_container(given: &Arguments) -> Outcome {
+    let home = Home::find(given.value("home"))?;
+    let host = given.word().unwrap_or_default();
+    let is_told = config::write_container(&home, &home.profile()?, host)?;
+    Ok(if is_told { 0 } else { 1 })
 }
 
 /// Where this program is, for other programs to execute.

@@ -1,9 +1,10 @@
-//! The user's ssh-agent (draft-miller-ssh-agent): which keys it has, signatures by them, keys put in and taken out. It
-//! keeps no key, never asks for a passphrase, and waits for the agent only as long as a person may be asked.
+//! The user's ssh-agent: which keys it has, signatures by them, keys put in and taken out. It keeps no key, never asks for a
+//! passphrase, and waits for the agent only as long as a person may be asked. What the messages hold is the SSH core's.
 
 use crate::waiting::NOTICE_AFTER;
-use fleetgate_ssh::codec::{Malformed, Reader, Write as _};
-use fleetgate_ssh::key::{Certificate, KeyError, PrivateKey};
+use fleetgate_ssh::agent::{self, Identity};
+use fleetgate_ssh::codec::{Malformed, Write as _};
+use fleetgate_ssh::key::{Certificate, KeyError};
 use fleetgate_sys::poll::{self, Watch};
 use std::ffi::OsString;
 use std::fmt;
@@ -16,8 +17,6 @@ use zeroize::Zeroizing;
 
 /// The largest message that an agent may send; OpenSSH's own bound.
 pub const MAX_MESSAGE: usize = 256 * 1024;
-/// The most keys that are looked at.
-pub const MAX_IDENTITIES: usize = 1024;
 /// How long an agent may take where it asks nobody.
 const ANSWER_TIME: Duration = Duration::from_secs(10);
 /// How long a signature may take: a token is to be touched, or a question answered.
@@ -25,32 +24,10 @@ const SIGNATURE_TIME: Duration = Duration::from_secs(120);
 /// The variable that names the agent's socket.
 pub const SOCKET: &str = "SSH_AUTH_SOCK";
 
-const FAILURE: u8 = 5;
-const SUCCESS: u8 = 6;
-const REQUEST_IDENTITIES: u8 = 11;
-const IDENTITIES_ANSWER: u8 = 12;
-const SIGN_REQUEST: u8 = 13;
-const SIGN_RESPONSE: u8 = 14;
-const ADD_IDENTITY: u8 = 17;
-const REMOVE_IDENTITY: u8 = 18;
-const ADD_ID_CONSTRAINED: u8 = 25;
-const CONSTRAIN_LIFETIME: u8 = 1;
-const FLAG_RSA_SHA2_256: u32 = 2;
-const FLAG_RSA_SHA2_512: u32 = 4;
-
 /// A connection to an agent.
 #[derive(Debug)]
 pub struct Agent {
     stream: UnixStream,
-}
-
-/// A key or certificate that an agent signs with.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Identity {
-    /// The public key or certificate.
-    pub blob: Vec<u8>,
-    /// What its owner calls it. Not to be trusted to be printable.
-    pub comment: String,
 }
 
 /// Why an agent did not do what it was asked.
@@ -88,24 +65,8 @@ impl Agent {
 
     /// The keys and certificates that it has, in its order.
     pub fn identities(&mut self) -> Result<Vec<Identity>, AgentError> {
-        let answer = self.ask(&[REQUEST_IDENTITIES], ANSWER_TIME)?;
-        let mut r = Reader::new(&answer);
-        if r.u8("number")? != IDENTITIES_ANSWER {
-            return Err(AgentError::Refused("to list its keys"));
-        }
-        let count = r.u32("number of keys")? as usize;
-        if count > MAX_IDENTITIES {
-            return Err(Malformed::Invalid("number of keys").into());
-        }
-        let mut identities = Vec::new();
-        for _ in 0..count {
-            identities.push(Identity {
-                blob: r.string("key")?.to_vec(),
-                comment: String::from_utf8_lossy(r.string("comment")?).into_owned(),
-            });
-        }
-        r.end()?;
-        Ok(identities)
+        let answer = self.ask(&agent::list())?;
+        agent::identities(&answer)?.ok_or(AgentError::Refused("to list its keys"))
     }
 
     /// A signature blob over `data` by the key or certificate `blob`. The algorithm counts for RSA keys only: others
@@ -117,29 +78,14 @@ impl Agent {
         data: &[u8],
         waits: &dyn Fn(),
     ) -> Result<Vec<u8>, AgentError> {
-        let flags = match algorithm {
-            "rsa-sha2-256" | "rsa-sha2-256-cert-v01@openssh.com" => FLAG_RSA_SHA2_256,
-            "rsa-sha2-512" | "rsa-sha2-512-cert-v01@openssh.com" => FLAG_RSA_SHA2_512,
-            _ => 0,
-        };
-        let mut request = vec![SIGN_REQUEST];
-        request.put_string(blob);
-        request.put_string(data);
-        request.put_u32(flags);
-        self.send(&request)?;
+        self.send(&agent::sign(blob, algorithm, data))?;
         let notice = u32::try_from(NOTICE_AFTER.as_millis()).unwrap_or(u32::MAX);
         let mut watch = [Watch::new(self.stream.as_raw_fd(), poll::READ)];
         if poll::poll(&mut watch, Some(notice)).is_ok_and(|ready| ready == 0) {
             waits();
         }
         let answer = self.receive(SIGNATURE_TIME)?;
-        let mut r = Reader::new(&answer);
-        if r.u8("number")? != SIGN_RESPONSE {
-            return Err(AgentError::Refused("to sign"));
-        }
-        let signature = r.string("signature")?.to_vec();
-        r.end()?;
-        Ok(signature)
+        agent::signature(&answer)?.ok_or(AgentError::Refused("to sign"))
     }
 
     /// Puts in a key, from the text of its file, with its certificate if it has one. With a lifetime the agent forgets
@@ -151,40 +97,26 @@ impl Agent {
         comment: &str,
         lifetime: Option<Duration>,
     ) -> Result<(), AgentError> {
-        let fields = PrivateKey::for_agent(key, certificate).map_err(AgentError::Key)?;
-        let mut request = Zeroizing::new(Vec::with_capacity(fields.len() + comment.len() + 16));
-        request.put_u8(if lifetime.is_some() {
-            ADD_ID_CONSTRAINED
-        } else {
-            ADD_IDENTITY
-        });
-        request.put(&fields);
-        request.put_string(comment);
-        if let Some(lifetime) = lifetime {
-            request.put_u8(CONSTRAIN_LIFETIME);
-            // 0 would mean for ever.
-            request.put_u32(u32::try_from(lifetime.as_secs()).unwrap_or(u32::MAX).max(1));
-        }
+        let request = agent::add(key, certificate, comment, lifetime).map_err(AgentError::Key)?;
         self.done(&request, "to take the key")
     }
 
     /// Takes a key or certificate out.
     pub fn remove(&mut self, blob: &[u8]) -> Result<(), AgentError> {
-        let mut request = vec![REMOVE_IDENTITY];
-        request.put_string(blob);
+        let request = agent::remove(blob);
         self.done(&request, "to remove the key: perhaps it does not have it")
     }
 
     fn done(&mut self, request: &[u8], what: &'static str) -> Result<(), AgentError> {
-        match self.ask(request, ANSWER_TIME)?.first() {
-            Some(&SUCCESS) => Ok(()),
-            _ => Err(AgentError::Refused(what)),
+        match agent::is_done(&self.ask(request)?) {
+            true => Ok(()),
+            false => Err(AgentError::Refused(what)),
         }
     }
 
-    fn ask(&mut self, request: &[u8], time: Duration) -> Result<Zeroizing<Vec<u8>>, AgentError> {
+    fn ask(&mut self, request: &[u8]) -> Result<Zeroizing<Vec<u8>>, AgentError> {
         self.send(request)?;
-        self.receive(time)
+        self.receive(ANSWER_TIME)
     }
 
     fn send(&mut self, request: &[u8]) -> Result<(), AgentError> {
@@ -212,11 +144,7 @@ impl Agent {
             self.stream.read_exact(&mut answer)?;
             Ok(answer)
         };
-        let answer = read().map_err(AgentError::Lost)?;
-        match answer[0] {
-            FAILURE => Ok(Zeroizing::new(vec![FAILURE])),
-            _ => Ok(answer),
-        }
+        read().map_err(AgentError::Lost)
     }
 }
 
@@ -247,7 +175,8 @@ impl std::error::Error for AgentError {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fleetgate_ssh::key::{KeyType, PublicKey, verify};
+    use fleetgate_ssh::agent::{IDENTITIES_ANSWER, SIGN_REQUEST, SIGN_RESPONSE};
+    use fleetgate_ssh::key::{KeyType, PrivateKey, PublicKey, verify};
     use std::process::{Child, Command, Stdio};
 
     /// OpenSSH's agent, in the foreground, on a socket of its own.

@@ -64,8 +64,6 @@ pub fn start(words: &[OsString]) -> i32 {
 pub(crate) fn standard_input() -> io::Result<OwnedFd> {
     let input = io::stdin().as_fd().try_clone_to_owned()?;
     let nothing = Fd::from(OwnedFd::from(File::open("/dev/null")?));
-    nothing
-        .place_at(0, false)
-        .map_err(|e| io::Error::from_raw_os_error(e.0))?;
+    nothing.place_at(0, false)?;
     Ok(input)
 }

@@ -151,6 +151,16 @@ pub fn read_given(path: &Path) -> Result<Zeroizing<String>, ClientError> {
     })
 }
 
+/// Opens a file for its lock alone; one that is not there is made, and nothing is ever written to it.
+pub fn open_lock(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(path)
+}
+
 /// Removes a file; one that is not there is removed already.
 pub fn remove(path: &Path) -> Result<(), ClientError> {
     match fs::remove_file(path) {

@@ -60,7 +60,7 @@ fn agent(data: &[u8]) {
     let _ = its.shutdown(std::net::Shutdown::Write);
     let mut agent = Agent::at(ours);
     if let Ok(keys) = agent.identities() {
-        assert!(keys.len() <= crate::agent::MAX_IDENTITIES);
+        assert!(keys.len() <= fleetgate_ssh::agent::MAX_IDENTITIES);
         let _ = agent.sign(b"key", "ssh-ed25519", b"data", &|| {});
     }
 }

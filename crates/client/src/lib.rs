@@ -11,7 +11,6 @@
 
 pub mod agent;
 pub mod background;
-pub mod check;
 pub mod config;
 pub mod connect;
 pub mod device;

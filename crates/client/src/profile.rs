@@ -2,11 +2,12 @@
 
 use crate::error::ClientError;
 use crate::{files, time};
+use fleetgate_policy::account_name::INTO;
+use fleetgate_policy::{account_and_container, login_matches};
 use fleetgate_sys::glibc::nss;
 use fleetgate_sys::process;
 use serde::{Deserialize, Serialize};
-use std::fs::{File, OpenOptions};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
@@ -64,20 +65,61 @@ impl Profile {
         (&self.user, &self.cluster, self.issued) == (&other.user, &other.cluster, other.issued)
     }
 
-    /// The account that is meant where none is named: the only one that the roles open; else the one of the user's name
-    /// in the cluster; else the one of the same name as here.
+    /// The account that is meant where none is named: the only one that the roles open, or open for this container; else the
+    /// one of the user's name in the cluster; else the one of the same name as here.
     #[must_use]
-    pub fn account(&self) -> String {
-        self.account_of(name_here())
+    pub fn account(&self, container: Option<&str>) -> String {
+        self.account_of(container, name_here)
     }
 
-    fn account_of(&self, here: Option<String>) -> String {
-        match (self.logins.as_slice(), here) {
-            ([one], _) if !one.contains(['*', '?', '{']) => one.clone(),
-            (logins, _) if logins.contains(&self.user) => self.user.clone(),
-            (_, Some(here)) => here,
-            (_, None) => self.user.clone(),
+    /// The login that is meant: `ACCOUNT`, `ACCOUNT+CONTAINER`, or these without the account.
+    #[must_use]
+    pub fn login(&self, named: &str) -> String {
+        match (named, named.strip_prefix(INTO)) {
+            ("", _) => self.account(None),
+            (_, Some(container)) => format!("{}{named}", self.account(Some(container))),
+            _ => named.to_owned(),
         }
+    }
+
+    fn account_of(&self, container: Option<&str>, here: impl FnOnce() -> Option<String>) -> String {
+        let accounts = match container {
+            Some(container) => match self.accounts_into(container) {
+                none if none.is_empty() => self.accounts(),
+                accounts => accounts,
+            },
+            None => self.accounts(),
+        };
+        match accounts.as_slice() {
+            [one] if !one.contains(['*', '?', '{']) => (*one).to_owned(),
+            all if all.contains(&self.user.as_str()) => self.user.clone(),
+            _ => here().unwrap_or_else(|| self.user.clone()),
+        }
+    }
+
+    /// The logins that the roles open, without those into containers of another one.
+    fn accounts(&self) -> Vec<&str> {
+        let is_account = |login: &&str| match account_and_container(login) {
+            (account, Some(_)) => !self.logins.iter().any(|other| other == account),
+            (_, None) => true,
+        };
+        self.logins
+            .iter()
+            .map(String::as_str)
+            .filter(is_account)
+            .collect()
+    }
+
+    /// The accounts as which the roles open this container.
+    fn accounts_into(&self, container: &str) -> Vec<&str> {
+        let mut accounts = Vec::new();
+        for login in &self.logins {
+            let (account, _) = account_and_container(login);
+            if login_matches(login, &format!("{account}{INTO}{container}")) && !accounts.contains(&account) {
+                accounts.push(account);
+            }
+        }
+        accounts
     }
 }
 
@@ -225,12 +267,7 @@ impl Home {
     /// Nobody else writes or removes the login while this is held.
     fn lock(&self) -> Result<File, ClientError> {
         let path = self.file("login.lock");
-        OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(&path)
+        files::open_lock(&path)
             .and_then(|file| file.lock().map(|()| file))
             .map_err(ClientError::file(&path))
     }
@@ -275,6 +312,7 @@ impl Home {
         ] {
             files::remove(&self.file(name))?;
         }
+        let _ = std::fs::remove_dir_all(self.file(crate::config::CONTAINERS));
         let profile = self.file(PROFILE);
         // One that cannot be read tells the next login nothing.
         if self.profile().is_ok() {
@@ -367,16 +405,39 @@ pub(crate) mod tests {
             (&["postgres", "root"], Some("root"), "root"),
             (&["*"], Some("bob"), "bob"),
             (&[], None, "alice"),
+            // Its containers are no other accounts; a name of a directory's is one.
+            (&["deploy", "deploy+web-*"], Some("root"), "deploy"),
+            (&["DOMAIN+bob"], Some("root"), "DOMAIN+bob"),
         ] {
             let mut profile = profile();
             profile.user = "alice".to_owned();
             profile.logins = logins.iter().map(|l| (*l).to_owned()).collect();
-            assert_eq!(
-                profile.account_of(here.map(str::to_owned)),
-                account,
-                "{logins:?} {here:?}"
-            );
+            let found = profile.account_of(None, || here.map(str::to_owned));
+            assert_eq!(found, account, "{logins:?} {here:?}");
         }
+    }
+
+    #[test]
+    fn the_account_into_a_container_is_the_one_that_may_enter_it() {
+        for (logins, account) in [
+            (&["deploy", "nagios+web"][..], "nagios"),
+            (&["nagios+*", "nagios+web", "root+db"], "nagios"),
+            (&["nagios+*", "alice+web"], "alice"),
+            (&["nagios+*", "bob+web"], "here"),
+            (&["{user.name}+*"], "here"),
+            // None may: the node says so.
+            (&["deploy"], "deploy"),
+        ] {
+            let mut profile = profile();
+            profile.user = "alice".to_owned();
+            profile.logins = logins.iter().map(|l| (*l).to_owned()).collect();
+            let found = profile.account_of(Some("web"), || Some("here".to_owned()));
+            assert_eq!(found, account, "{logins:?}");
+        }
+        let mut profile = profile();
+        profile.logins = vec!["deploy".to_owned(), "nagios+web".to_owned()];
+        let names = ["+web", "root+web", "root"].map(|named| profile.login(named));
+        assert_eq!(names, ["nagios+web", "root+web", "root"]);
     }
 
     #[test]

@@ -132,9 +132,8 @@ struct RawModes(i32, Modes);
 
 impl RawModes {
     fn set(terminal: i32) -> std::io::Result<RawModes> {
-        let os = |e: fleetgate_sys::Errno| std::io::Error::from_raw_os_error(e.0);
-        let modes = terminal::modes(terminal).map_err(os)?;
-        terminal::set_modes(terminal, &modes.raw()).map_err(os)?;
+        let modes = terminal::modes(terminal)?;
+        terminal::set_modes(terminal, &modes.raw())?;
         Ok(RawModes(terminal, modes))
     }
 }
@@ -191,12 +190,7 @@ fn line_of_stdin(what: &'static str) -> Result<Zeroizing<String>, ClientError> {
             Ok(_) if byte[0] == b'\n' => break,
             Ok(_) if line.bytes.len() < MAX_ANSWER => line.bytes.push(byte[0]),
             Ok(_) => {}
-            Err(e) => {
-                return Err(ClientError::File(
-                    "standard input".into(),
-                    std::io::Error::from_raw_os_error(e.0),
-                ));
-            }
+            Err(e) => return Err(ClientError::File("standard input".into(), e.into())),
         }
     }
     line.text()

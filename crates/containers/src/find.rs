@@ -114,6 +114,12 @@ impl ContainerRecord {
         self.names.first().unwrap_or(&self.id)
     }
 
+    /// What it may be called in a login by SSH, where a name has no slash; the id last.
+    pub fn login_names(&self) -> impl Iterator<Item = &str> {
+        let names = self.names.iter().chain([&self.id]);
+        names.map(String::as_str).filter(|name| !name.contains('/'))
+    }
+
     /// Whether its first process runs.
     pub fn runs(&self) -> bool {
         let began = process::start_time(self.pid);
@@ -131,50 +137,46 @@ pub fn list(roots: &SearchPaths) -> Vec<ContainerRecord> {
 
 /// The one that `name` stands for: its name or id, or the beginning of its id where that is long enough and no other begins so.
 pub fn find(roots: &SearchPaths, name: &str) -> Result<ContainerRecord, Error> {
-    let all = roots.read();
-    let (running, ended): (Vec<ContainerRecord>, Vec<ContainerRecord>) =
-        all.into_iter().partition(ContainerRecord::runs);
-    match pick(&running, name) {
-        Pick::One(found) => Ok(found.clone()),
-        Pick::Several(fit) => Err(Error::Several {
+    find_among(&roots.read(), name).cloned()
+}
+
+/// The same of those that were read before.
+pub fn find_among<'a>(all: &'a [ContainerRecord], name: &str) -> Result<&'a ContainerRecord, Error> {
+    let fit = candidates(all, name);
+    if let [one] = fit[..] {
+        // Whoever opens it sees whether it runs.
+        return Ok(one);
+    }
+    let running: Vec<&ContainerRecord> = fit.iter().copied().filter(|found| found.runs()).collect();
+    match running[..] {
+        [one] => Ok(one),
+        [] if fit.is_empty() => Err(Error::None {
             name: name.to_owned(),
-            fit,
+            there: all
+                .iter()
+                .filter(|found| found.runs())
+                .take(NAMED)
+                .map(|found| found.display_name().to_owned())
+                .collect(),
         }),
-        Pick::None => Err(match pick(&ended, name) {
-            Pick::None => Error::None {
-                name: name.to_owned(),
-                there: running
-                    .iter()
-                    .take(NAMED)
-                    .map(|found| found.display_name().to_owned())
-                    .collect(),
-            },
-            _ => Error::Unusable {
-                name: name.to_owned(),
-                why: Unusable::Ended,
-            },
+        [] => Err(Error::Unusable {
+            name: name.to_owned(),
+            why: Unusable::Ended,
+        }),
+        _ => Err(Error::Several {
+            name: name.to_owned(),
+            fit: running.iter().map(|found| found.id.clone()).collect(),
         }),
     }
 }
 
-enum Pick<'a> {
-    None,
-    One(&'a ContainerRecord),
-    Several(Vec<String>),
-}
-
-fn pick<'a>(all: &'a [ContainerRecord], name: &str) -> Pick<'a> {
-    let exact: Vec<&ContainerRecord> = all
-        .iter()
-        .filter(|found| found.id == name || found.names.iter().any(|known| known == name))
-        .collect();
-    let fit = match exact.is_empty() && name.len() >= SHORTEST {
+/// Those with this name or id; if there are none, those whose id begins so.
+fn candidates<'a>(all: &'a [ContainerRecord], name: &str) -> Vec<&'a ContainerRecord> {
+    let is_called =
+        |found: &&ContainerRecord| found.id == name || found.names.iter().any(|known| known == name);
+    let exact: Vec<&ContainerRecord> = all.iter().filter(is_called).collect();
+    match exact.is_empty() && name.len() >= SHORTEST {
         true => all.iter().filter(|found| found.id.starts_with(name)).collect(),
         false => exact,
-    };
-    match fit.as_slice() {
-        [] => Pick::None,
-        [one] => Pick::One(one),
-        several => Pick::Several(several.iter().map(|found| found.id.clone()).collect()),
     }
 }

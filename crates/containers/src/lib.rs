@@ -11,14 +11,16 @@
 mod cgroups;
 mod error;
 mod find;
+mod on_disk;
 mod open;
 mod process;
 mod profile;
+mod remembered;
 mod settings;
 mod sources;
 
 pub use error::{Error, Unusable};
-pub use find::{ContainerRecord, Runtime, find, list};
+pub use find::{ContainerRecord, Runtime, find, find_among, list};
 pub use open::{OpenContainer, Overrides, open};
 pub use profile::{ProfileError, compile};
 pub use sources::SearchPaths;

@@ -1,7 +1,7 @@
 //! What a session helper needs to enter a container that was found.
 
 use crate::error::{Error, Unusable};
-use crate::sources::is_roots;
+use crate::on_disk::is_roots;
 use crate::{ContainerRecord, cgroups, process, settings};
 use fleetgate_sys::Fd;
 use fleetgate_sys::namespaces::kind;

@@ -2,9 +2,10 @@
 //! Initiative), as an order has it.
 
 use crate::error::Unusable;
+use crate::on_disk::document;
 use crate::process::Bounds;
 use crate::profile;
-use crate::sources::document;
+use crate::remembered::Remembered;
 use fleetgate_wire::common::{Ids, Variable};
 use fleetgate_wire::container::{Capabilities, Container, InsideUser, Label, Window};
 use fleetgate_wire::exec::Limit;
@@ -12,6 +13,9 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::ffi::CString;
 use std::path::Path;
+
+/// The most containers whose settings are kept: a filter has some kilobytes.
+const MAX_KNOWN: usize = 256;
 
 /// Capabilities by number.
 const CAPABILITIES: [&str; 41] = [
@@ -131,6 +135,11 @@ pub fn unknown(bounds: Bounds) -> Container {
 
 /// The order's part by a configuration.
 pub fn read(config: &Path) -> Result<Container, Unusable> {
+    static KNOWN: Remembered<Container> = Remembered::new(MAX_KNOWN);
+    KNOWN.of(config, || parsed(config))
+}
+
+fn parsed(config: &Path) -> Result<Container, Unusable> {
     let broken = |why: &str| Unusable::File(config.to_owned(), why.to_owned());
     let document: Configuration =
         document(config).ok_or_else(|| broken("it cannot be read as a container's configuration"))?;

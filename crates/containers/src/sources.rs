@@ -7,21 +7,17 @@
 //! - systemd-machined has a file for each machine, LXC a cgroup.
 
 use crate::find::{ContainerRecord, Runtime};
+use crate::on_disk::{directories, directories_called, document, is_believed_at, text};
 use crate::process;
-use fleetgate_sys::file::flags;
+use crate::remembered::Remembered;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// The most of one file that is read.
-const MAX_FILE: u64 = 4 << 20;
 /// The most containers of one root.
-const MAX_CONTAINERS: usize = 4096;
+pub const MAX_CONTAINERS: usize = 4096;
 
 /// What is read of runc's state. Of these documents only what is used is kept: all of them are read for each launch, and the
 /// most of their text is of no interest.
@@ -199,100 +195,6 @@ impl SearchPaths {
     }
 }
 
-/// The directories in one that are root's.
-fn directories(root: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(root).into_iter().flatten().flatten();
-    entries
-        .map(|entry| entry.path())
-        .filter(|path| fs::symlink_metadata(path).is_ok_and(|kept| kept.is_dir() && is_believed(kept.uid())))
-        .take(MAX_CONTAINERS)
-        .collect()
-}
-
-fn text(path: &Path) -> Option<String> {
-    use std::io::Read;
-    use std::os::unix::fs::OpenOptionsExt;
-    // A fifo must hold nobody up, and a link leads wherever its owner likes; what is no regular file is not read.
-    let how = flags::O_NONBLOCK | flags::O_NOCTTY | flags::O_NOFOLLOW;
-    let file = fs::OpenOptions::new()
-        .read(true)
-        .custom_flags(how)
-        .open(path)
-        .ok()?;
-    let kept = file.metadata().ok()?;
-    if !kept.is_file() || !is_believed(kept.uid()) {
-        return None;
-    }
-    // In one read: a length of 0 is that of a file of the kernel's.
-    let length = usize::try_from(kept.len().min(MAX_FILE)).ok()?;
-    let mut out = String::with_capacity(length.max(1000) + 40);
-    file.take(MAX_FILE + 1).read_to_string(&mut out).ok()?;
-    (out.len() as u64 <= MAX_FILE).then_some(out)
-}
-
-/// Whether files of this user's are believed: who may write them says which process somebody enters, and as whom.
-fn is_believed(uid: u32) -> bool {
-    uid == 0 || cfg!(test) && uid == fleetgate_sys::process::effective_uid()
-}
-
-/// The same of a path; tests keep theirs where others may write.
-fn is_believed_at(path: &Path) -> bool {
-    cfg!(test) || is_roots(path)
-}
-
-/// Whether nobody but root can change the file, or put another in its place: each directory and each link on the way to it is
-/// root's.
-pub fn is_roots(path: &Path) -> bool {
-    const OTHERS_WRITE: u32 = 0o022;
-    const STICKY: u32 = 0o1000;
-    const MAX_LINKS: usize = 40;
-    let parts = |path: &Path| {
-        let parts = path.components().rev().map(|part| part.as_os_str().to_owned());
-        parts.collect::<Vec<OsString>>()
-    };
-    // What is still to be walked, the next part last.
-    let (mut left, mut at, mut links) = (parts(path), PathBuf::new(), 0);
-    if !path.is_absolute() {
-        return false;
-    }
-    while let Some(part) = left.pop() {
-        if part == ".." {
-            at.pop();
-            continue;
-        }
-        let next = at.join(&part);
-        let Ok(kept) = fs::symlink_metadata(&next) else {
-            return false;
-        };
-        if kept.uid() != 0 {
-            return false;
-        }
-        if kept.is_symlink() {
-            links += 1;
-            let Ok(target) = fs::read_link(&next) else {
-                return false;
-            };
-            if links > MAX_LINKS {
-                return false;
-            }
-            // An absolute one begins with the root, which replaces what was walked.
-            left.extend(parts(&target));
-            continue;
-        }
-        let open_to_others = kept.mode() & OTHERS_WRITE != 0;
-        if open_to_others && !(kept.is_dir() && kept.mode() & STICKY != 0) {
-            return false;
-        }
-        at = next;
-    }
-    true
-}
-
-/// A document of the disk; none: it is not there, too long, or none.
-pub fn document<T: DeserializeOwned>(path: &Path) -> Option<T> {
-    serde_json::from_str(&text(path)?).ok()
-}
-
 fn id_of(path: &Path) -> Option<String> {
     Some(path.file_name()?.to_str()?.to_owned())
 }
@@ -301,29 +203,53 @@ fn number(value: &Value) -> Option<i32> {
     i32::try_from(value.as_i64()?).ok().filter(|pid| *pid > 0)
 }
 
+/// What a runtime has written of a container.
+#[derive(Clone)]
+struct State {
+    runtime: Runtime,
+    pid: i32,
+    started: Option<u64>,
+    bundle: Option<PathBuf>,
+}
+
+/// What runc keeps of one.
+fn by_runc(path: &Path) -> Option<State> {
+    let state: RuncState = document(path)?;
+    let mut labels = state.config.labels.as_array().into_iter().flatten();
+    Some(State {
+        runtime: Runtime::Runc,
+        pid: number(&state.init_process_pid)?,
+        started: state.init_process_start.as_u64(),
+        bundle: labels.find_map(|label| label.as_str()?.strip_prefix("bundle=").map(PathBuf::from)),
+    })
+}
+
+/// What crun keeps of one.
+fn by_crun(path: &Path) -> Option<State> {
+    let status: CrunStatus = document(path)?;
+    Some(State {
+        runtime: Runtime::Crun,
+        pid: number(&status.pid)?,
+        started: status.process_start_time.as_u64(),
+        bundle: status.bundle.as_str().map(PathBuf::from),
+    })
+}
+
 fn of_runtime(root: &Path, all: &mut Vec<ContainerRecord>) {
+    static STATES: Remembered<State> = Remembered::new(2 * MAX_CONTAINERS);
     for path in directories(root) {
         let Some(id) = id_of(&path) else { continue };
-        let runc = || {
-            let state: RuncState = document(&path.join("state.json"))?;
-            let mut labels = state.config.labels.as_array().into_iter().flatten();
-            let bundle = labels.find_map(|label| label.as_str()?.strip_prefix("bundle=").map(PathBuf::from));
-            let pid = number(&state.init_process_pid)?;
-            Some((Runtime::Runc, pid, state.init_process_start.as_u64(), bundle))
+        let state = |file: &str, read: fn(&Path) -> Option<State>| {
+            let file = path.join(file);
+            STATES.of(&file, || read(&file).ok_or(()))
         };
-        let crun = || {
-            let status: CrunStatus = document(&path.join("status"))?;
-            let pid = number(&status.pid)?;
-            let bundle = status.bundle.as_str().map(PathBuf::from);
-            Some((Runtime::Crun, pid, status.process_start_time.as_u64(), bundle))
-        };
-        let Some((runtime, pid, started, bundle)) = runc().or_else(crun) else {
+        let Ok(state) = state("state.json", by_runc).or_else(|()| state("status", by_crun)) else {
             continue;
         };
-        let mut found = ContainerRecord::new(id, runtime, pid);
-        found.started = started;
+        let mut found = ContainerRecord::new(id, state.runtime, state.pid);
+        found.started = state.started;
         // crun keeps a copy of the configuration; runc leaves it where the bundle is.
-        found.config = [Some(path.clone()), bundle]
+        found.config = [Some(path.clone()), state.bundle]
             .into_iter()
             .flatten()
             .map(|directory| directory.join("config.json"))
@@ -378,9 +304,9 @@ fn of_machines(root: &Path, all: &mut Vec<ContainerRecord>) {
 
 /// A cgroup for each container, the first process being the one that is 1 inside.
 fn of_lxc(root: &Path, all: &mut Vec<ContainerRecord>) {
-    for path in directories(root) {
-        let Some(name) = id_of(&path).and_then(|id| id.strip_prefix("lxc.payload.").map(str::to_owned))
-        else {
+    const BEGINNING: &str = "lxc.payload.";
+    for path in directories_called(root, BEGINNING) {
+        let Some(name) = id_of(&path).and_then(|id| id.strip_prefix(BEGINNING).map(str::to_owned)) else {
             continue;
         };
         if all.iter().any(|found| found.id == name) {
@@ -399,26 +325,35 @@ fn of_lxc(root: &Path, all: &mut Vec<ContainerRecord>) {
     }
 }
 
+/// The texts of a JSON object.
+fn strings(object: &Value) -> BTreeMap<String, String> {
+    let entries = object.as_object().into_iter().flatten();
+    entries
+        .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
+        .take(MAX_CONTAINERS)
+        .collect()
+}
+
 impl ContainerRecord {
     /// Labels of a JSON object.
     fn label(&mut self, labels: &Value) {
-        let all: BTreeMap<String, String> = labels
-            .as_object()
-            .into_iter()
-            .flatten()
-            .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
-            .take(MAX_CONTAINERS)
-            .collect();
-        self.labels.extend(all);
+        self.labels.extend(strings(labels));
     }
 
     /// The annotations of its configuration are labels.
     fn annotate(&mut self) {
-        // What others than root may change gives it neither a name nor labels.
-        let config = self.config.as_deref().filter(|config| is_believed_at(config));
-        if let Some(config) = config.and_then(document::<Annotated>) {
-            self.label(&config.annotations);
-        }
+        static LABELS: Remembered<BTreeMap<String, String>> = Remembered::new(2 * MAX_CONTAINERS);
+        let Some(config) = self.config.as_deref() else {
+            return;
+        };
+        // What others than root may change gives it neither a name nor labels. What was read when nobody else could is believed
+        // while the file is the same, whoever may change it now.
+        let labels = LABELS.of(config, || {
+            let believed = Some(config).filter(|config| is_believed_at(config));
+            let read = believed.and_then(document::<Annotated>).ok_or(())?;
+            Ok::<_, ()>(strings(&read.annotations))
+        });
+        self.labels.extend(labels.unwrap_or_default());
     }
 }
 

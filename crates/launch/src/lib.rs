@@ -28,6 +28,7 @@ mod reply;
 mod running;
 mod session_record;
 mod thread;
+pub mod within_pam;
 mod wtmpdb;
 
 pub use error::{EndError, LaunchError, SessionReaperError, Stage, failure_words};

@@ -81,6 +81,22 @@ pub struct PamSetup {
     pub process: i32,
 }
 
+/// The way into a PAM session that is open, for another launch. It keeps no session open.
+#[derive(Debug)]
+pub struct PamDoor(Fd);
+
+impl PamDoor {
+    /// A launching side of its own, which hears of its own helpers alone; none: the session is over.
+    pub fn join(&self, patience: Duration) -> Option<(PamSession, PamSetup)> {
+        let (ours, theirs) = socket::pair().ok()?;
+        socket::send(&self.0, &fleetgate_wire::encode(&ToPam::Join), &[theirs.raw()]).ok()?;
+        drop(theirs);
+        let mut session = PamSession::accepted(ours, patience);
+        let (opened, _) = session.hear(Some(patience)).ok()?;
+        Some((session, setup(opened).ok()?))
+    }
+}
+
 /// What is heard of a PAM session after its launch.
 #[derive(Debug, PartialEq, Eq)]
 pub enum PamEvent {
@@ -133,19 +149,20 @@ impl PamSession {
 
     /// Establishes credentials and opens the session in this terminal.
     pub fn open(&mut self, tty: &CStr, talk: Prompter<'_>) -> Result<PamSetup, PamError> {
-        self.say(&ToPam::Open { tty: tty.into() })?;
-        match self.converse(talk)? {
-            FromPam::Opened {
-                environment,
-                groups,
-                process,
-            } => Ok(PamSetup {
-                environment,
-                groups,
-                process,
-            }),
-            other => Err(unexpected(&other)),
-        }
+        self.say(&ToPam::Open { tty: tty.into() }, &[])?;
+        setup(self.converse(talk)?)
+    }
+
+    /// The same, with a door for others.
+    pub fn open_with_door(
+        &mut self,
+        tty: &CStr,
+        talk: Prompter<'_>,
+    ) -> Result<(PamSetup, PamDoor), PamError> {
+        let (ours, theirs) = socket::pair().map_err(|e| PamError::System("making the PAM socket", e))?;
+        self.say(&ToPam::Open { tty: tty.into() }, &[theirs.raw()])?;
+        drop(theirs);
+        Ok((setup(self.converse(talk)?)?, PamDoor(ours)))
     }
 
     /// Readable when [`PamSession::heard`] has something, for who waits with epoll.
@@ -172,7 +189,7 @@ impl PamSession {
                 // Modules that close a session may say something, and whom they said it to is gone.
                 FromPam::Ask { prompts } => {
                     if prompts.iter().any(Prompt::asks) {
-                        self.say(&ToPam::Abort)?;
+                        self.say(&ToPam::Abort, &[])?;
                     }
                 }
                 other => return Err(unexpected(&other)),
@@ -258,7 +275,7 @@ impl PamSession {
 
     /// No other try is coming: the session ends with its last helper. Who is gone needs not be told.
     pub(crate) fn settle(&self) {
-        let _ = self.say(&ToPam::Settled);
+        let _ = self.say(&ToPam::Settled, &[]);
     }
 
     /// Answers prompts until another word comes.
@@ -278,13 +295,13 @@ impl PamSession {
                     wipe(&mut frame);
                     sent.map_err(|e| PamError::System("answering PAM", e))?;
                 }
-                None => self.say(&ToPam::Abort)?,
+                None => self.say(&ToPam::Abort, &[])?,
             }
         }
     }
 
-    fn say(&self, word: &ToPam) -> Result<(), PamError> {
-        match socket::send(&self.socket, &fleetgate_wire::encode(word), &[]) {
+    fn say(&self, word: &ToPam, fds: &[i32]) -> Result<(), PamError> {
+        match socket::send(&self.socket, &fleetgate_wire::encode(word), fds) {
             Err(Errno::EPIPE | Errno::ECONNRESET) => Err(PamError::Died),
             other => other.map_err(|e| PamError::System("speaking to the PAM process", e)),
         }
@@ -315,6 +332,21 @@ impl PamSession {
             FromPam::Refused { call, code, message } => Err(PamError::Refused { call, code, message }),
             word => Ok((word, got.fds)),
         }
+    }
+}
+
+fn setup(word: FromPam) -> Result<PamSetup, PamError> {
+    match word {
+        FromPam::Opened {
+            environment,
+            groups,
+            process,
+        } => Ok(PamSetup {
+            environment,
+            groups,
+            process,
+        }),
+        other => Err(unexpected(&other)),
     }
 }
 

@@ -247,14 +247,14 @@ fn start_thread(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), L
 }
 
 /// Outcomes for a caller that waits with poll or epoll: a descriptor that is readable while there are any.
-pub struct Completions {
+pub struct Completions<T = LaunchOutcome> {
     bell: Fd,
-    done: Mutex<VecDeque<(u64, LaunchOutcome)>>,
+    done: Mutex<VecDeque<(u64, T)>>,
 }
 
-impl Completions {
+impl<T: Send + 'static> Completions<T> {
     /// An empty list with its descriptor.
-    pub fn new() -> Result<Arc<Completions>, LaunchError> {
+    pub fn new() -> Result<Arc<Completions<T>>, LaunchError> {
         Ok(Arc::new(Completions {
             bell: epoll::bell().map_err(LaunchError::system("making an eventfd"))?,
             done: Mutex::default(),
@@ -262,7 +262,7 @@ impl Completions {
     }
 
     /// What to hand to [`LaunchThreads::submit`]: the outcome is filed under `token`.
-    pub fn file(self: &Arc<Completions>, token: u64) -> impl FnOnce(LaunchOutcome) + Send + 'static {
+    pub fn file(self: &Arc<Completions<T>>, token: u64) -> impl FnOnce(T) + Send + 'static + use<T> {
         let this = self.clone();
         move |outcome| {
             let mut done = this.done.lock().expect("no panic is survived");
@@ -278,7 +278,7 @@ impl Completions {
     }
 
     /// All outcomes so far, oldest first.
-    pub fn take(&self) -> VecDeque<(u64, LaunchOutcome)> {
+    pub fn take(&self) -> VecDeque<(u64, T)> {
         epoll::quiet(&self.bell);
         std::mem::take(&mut self.done.lock().expect("no panic is survived"))
     }

@@ -1,5 +1,7 @@
-//! What a node goes by: `node.toml`, which this file describes, its [`identity`] in its cluster, and the [`cluster`]'s
-//! signed state with the decisions that follow from it, its [`host_keys`], and the [`node_lock`]. The files that `node.toml` names are read by the parts that need them.
+//! What a node goes by: `node.toml`, which this file describes, its [`identity`] in its cluster with the [`renewal`] of its
+//! certificates, the [`cluster`]'s signed state with the decisions that follow from it, its [`host_keys`], and the [`node_lock`].
+//! What `node.toml` and the files that it names come to is [`trust`] (who may log in, and how), [`offer`] (what a connection may
+//! negotiate) and [`labels`].
 #![cfg_attr(
     not(test),
     warn(
@@ -13,9 +15,13 @@
 pub mod cluster;
 pub mod host_keys;
 pub mod identity;
+pub mod labels;
 pub mod node_lock;
+pub mod offer;
+pub mod renewal;
 #[cfg(feature = "testing")]
 pub mod testing;
+pub mod trust;
 mod types;
 
 pub use fleetgate_policy::cluster::{CommandEntry, Size};
@@ -460,11 +466,57 @@ impl Config {
         }
     }
 
+    /// Puts what has its default where it belongs without root: below the user's own directories.
+    pub fn settle(&mut self, user_mode: bool) {
+        if !user_mode {
+            return;
+        }
+        let plain = Config::default();
+        let home = std::env::var_os("HOME").map_or_else(|| PathBuf::from("/tmp"), PathBuf::from);
+        let state = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from);
+        let state = state.unwrap_or_else(|| home.join(".local/state"));
+        if self.state_directory == plain.state_directory {
+            self.state_directory = state.join("fleetgate");
+        }
+        if self.runtime_directory == plain.runtime_directory {
+            self.runtime_directory = match std::env::var_os("XDG_RUNTIME_DIR") {
+                Some(run) => PathBuf::from(run).join("fleetgate"),
+                None => self.state_directory.join("run"),
+            };
+        }
+        if self.audit_log == plain.audit_log {
+            self.audit_log = self.state_directory.join("audit.jsonl");
+        }
+    }
+
+    /// Whether PAM is used.
+    pub fn uses_pam(&self, user_mode: bool) -> bool {
+        match (self.pam, user_mode) {
+            (_, true) | (PamUse::Off, _) => false,
+            (PamUse::On, _) => true,
+            (PamUse::Auto, _) => self.has_pam_service(),
+        }
+    }
+
+    /// Whether PAM's service has a file.
+    pub fn has_pam_service(&self) -> bool {
+        Path::new("/etc/pam.d").join(&self.pam_service).exists()
+    }
+
     /// Whether ~/.ssh/authorized_keys lets people in. `joined`: the machine belongs to a cluster.
     pub fn uses_authorized_keys(&self, joined: bool) -> bool {
         self.authorized_keys
             .unwrap_or(self.trusted_user_ca.is_none() && !joined)
     }
+}
+
+/// A file that `key` of node.toml names, of at most `max` bytes.
+fn named_file(key: &str, path: &Path, max: u64) -> Result<Vec<u8>, String> {
+    let failed = |e: std::io::Error| format!("`{key}`, {}: {e}", path.display());
+    if std::fs::metadata(path).map_err(failed)?.len() > max {
+        return Err(format!("`{key}`, {}: longer than {max} bytes", path.display()));
+    }
+    std::fs::read(path).map_err(failed)
 }
 
 #[cfg(test)]

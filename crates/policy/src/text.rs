@@ -59,10 +59,45 @@ pub fn span(seconds: u64) -> String {
     parts.join(" ")
 }
 
+/// Rows under headings, in columns as wide as their widest word; the last one ends where it ends.
+#[must_use]
+pub fn table(headings: &[&str], rows: &[impl AsRef<[String]>]) -> String {
+    let clean: Vec<Vec<String>> = rows
+        .iter()
+        .map(|row| row.as_ref().iter().map(|c| printable(c)).collect())
+        .collect();
+    let width = |column: usize| {
+        let cells = clean
+            .iter()
+            .filter_map(|row| row.get(column))
+            .map(|c| c.chars().count());
+        cells.chain([headings[column].len()]).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..headings.len()).map(width).collect();
+    let mut out = String::new();
+    let heading = headings.iter().map(|h| (*h).to_owned()).collect();
+    for row in std::iter::once(&heading).chain(&clean) {
+        let mut line = String::new();
+        for (cell, width) in row.iter().zip(&widths) {
+            line += &format!("{cell:<width$}  ");
+        }
+        out += line.trim_end();
+        out.push('\n');
+    }
+    out
+}
+
 /// Bytes as hexadecimal digits.
 #[must_use]
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+/// For a message: no more of what somebody sent than a person reads.
+#[must_use]
+pub fn shortened(text: &str) -> &str {
+    let end = text.char_indices().nth(64).map_or(text.len(), |(at, _)| at);
+    &text[..end]
 }
 
 /// One line that can be shown.

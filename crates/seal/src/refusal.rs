@@ -111,7 +111,14 @@ impl fmt::Display for Cause {
 impl Refusal {
     /// The reason alone, without the strategy's name.
     pub fn why(&self) -> String {
+        let (namespace, cause) = (self.step == Step::UserNamespace, &self.cause);
         match &self.path {
+            None if namespace && *cause == Cause::Errno(Errno::ENOSPC) => {
+                format!(
+                    "{}: user.max_user_namespaces allows no more ({cause})",
+                    self.step.name()
+                )
+            }
             Some(path) => format!("{}: {}: {}", self.step.name(), path.display(), self.cause),
             None => format!("{}: {}", self.step.name(), self.cause),
         }

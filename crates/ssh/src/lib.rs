@@ -11,6 +11,7 @@
     )
 )]
 
+pub mod agent;
 pub mod auth;
 pub mod channel;
 pub mod cipher;

@@ -21,6 +21,14 @@ pub fn group_ids() -> Result<[u32; 3]> {
     Ok(ids)
 }
 
+/// Whether this process got privileges by its exec that its caller lacks (set-id bits, file capabilities): the kernel's
+/// AT_SECURE. Its environment is the caller's, and may not decide what it does with them.
+#[cfg(feature = "std")]
+pub fn raised_by_exec() -> bool {
+    // SAFETY: it reads the vector that the kernel gave at the exec.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}
+
 /// The supplementary groups.
 pub fn groups() -> Result<alloc::vec::Vec<u32>> {
     // SAFETY: with a count of 0 the kernel writes nothing and gives the count; then it writes at most that many

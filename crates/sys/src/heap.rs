@@ -129,19 +129,32 @@ unsafe impl GlobalAlloc for Keeping {
             // SAFETY: the caller's own conditions; the system allocated it with this layout.
             (None, None) => unsafe { System.realloc(block, layout, length) },
             (Some(before), Some(after)) if before == after => block,
-            _ => {
-                // SAFETY: the caller promises that `length` is not zero.
-                let fresh = unsafe { self.alloc(wanted) };
-                if !fresh.is_null() {
-                    let length = layout.size().min(length);
-                    // SAFETY: both blocks are at least as long, and one was allocated while the other was.
-                    unsafe { core::ptr::copy_nonoverlapping(block, fresh, length) };
-                    // SAFETY: the caller's own conditions.
-                    unsafe { self.dealloc(block, layout) };
-                }
-                fresh
-            }
+            // SAFETY: the caller's own conditions, with the layout that he wants.
+            _ => unsafe { move_block(self, block, layout, wanted) },
         }
+    }
+}
+
+/// A block of the layout `wanted` with what `block` has, which is given back; null: there was no memory, and `block` stays. For
+/// allocators, whose `realloc` can leave it neither where it is nor to the system.
+///
+/// # Safety
+/// `block` is one of `heap`'s by `layout`, and nobody uses it any more where a block is returned; `wanted` has a size.
+pub(crate) unsafe fn move_block(
+    heap: &impl GlobalAlloc,
+    block: *mut u8,
+    layout: Layout,
+    wanted: Layout,
+) -> *mut u8 {
+    // SAFETY: the caller promises that `wanted` has a size, and that `block` is by `layout`. Both blocks are at least as long as
+    // what is copied, and one was given out while the other was, so they do not overlap.
+    unsafe {
+        let fresh = heap.alloc(wanted);
+        if !fresh.is_null() {
+            core::ptr::copy_nonoverlapping(block, fresh, layout.size().min(wanted.size()));
+            heap.dealloc(block, layout);
+        }
+        fresh
     }
 }
 

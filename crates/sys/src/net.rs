@@ -7,6 +7,7 @@ use crate::{Errno, Fd, Result, file, syscall};
 use alloc::ffi::CString;
 use alloc::vec::Vec;
 use core::ffi::CStr;
+use core::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 /// Gives this thread a network of its own, in which there is the loopback device and nothing else, down.
 pub fn separate() -> Result<()> {
@@ -100,6 +101,27 @@ impl Address {
             })
         } else {
             Err(Errno::EAFNOSUPPORT)
+        }
+    }
+}
+
+impl From<Address> for SocketAddr {
+    fn from(address: Address) -> SocketAddr {
+        match Ipv6Addr::from(address.ip).to_canonical() {
+            IpAddr::V6(ip) => SocketAddrV6::new(ip, address.port, 0, address.scope).into(),
+            v4 => SocketAddr::new(v4, address.port),
+        }
+    }
+}
+
+impl From<SocketAddr> for Address {
+    fn from(address: SocketAddr) -> Address {
+        match address {
+            SocketAddr::V4(v4) => Address::v4(v4.ip().octets(), v4.port()),
+            SocketAddr::V6(v6) => Address {
+                scope: v6.scope_id(),
+                ..Address::v6(v6.ip().octets(), v6.port())
+            },
         }
     }
 }
@@ -454,6 +476,16 @@ mod tests {
     use super::*;
 
     const LOOPBACK4: Address = Address::v4([127, 0, 0, 1], 0);
+
+    #[test]
+    fn addresses_are_those_of_the_standard_library() {
+        for text in ["192.0.2.1:22", "[2001:db8::1]:22", "[fe80::1%3]:0", "[::]:1"] {
+            let address: SocketAddr = text.parse().expect(text);
+            assert_eq!(SocketAddr::from(Address::from(address)), address);
+        }
+        let mapped: SocketAddr = "[::ffff:192.0.2.1]:22".parse().expect("an address");
+        assert_eq!(Address::from(mapped), Address::v4([192, 0, 2, 1], 22));
+    }
 
     #[test]
     fn addresses_survive_the_kernel() {

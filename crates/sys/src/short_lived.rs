@@ -2,6 +2,7 @@
 //! one is taken back. musl's maps memory for the first block of each size, and unmaps it when that one is freed: 40 calls, and
 //! the page faults behind them, in a program that needs 100 KB for a millisecond. What does not fit is the system's.
 
+use crate::heap::move_block;
 use core::alloc::{GlobalAlloc, Layout};
 use core::cell::UnsafeCell;
 use core::sync::atomic::AtomicUsize;
@@ -99,16 +100,8 @@ unsafe impl GlobalAlloc for ShortLived {
         let Ok(wanted) = Layout::from_size_align(size, layout.align()) else {
             return core::ptr::null_mut();
         };
-        // SAFETY: the caller promises that `size` is not zero; both blocks are at least as long as what is copied, and one was
-        // given out while the other was.
-        unsafe {
-            let fresh = self.alloc(wanted);
-            if !fresh.is_null() {
-                core::ptr::copy_nonoverlapping(block, fresh, layout.size().min(size));
-                self.dealloc(block, layout);
-            }
-            fresh
-        }
+        // SAFETY: the caller's own conditions: the block is by this layout, and `size` is not zero.
+        unsafe { move_block(self, block, layout, wanted) }
     }
 }
 

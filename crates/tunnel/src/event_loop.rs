@@ -10,14 +10,12 @@ use fleetgate_net::backoff::random;
 use fleetgate_net::tls::{self, Believe, Credentials, Trust};
 use fleetgate_proto::v1::{AuditBatch, FromNode, NodeFacts, Renew, Span, Spans, Statement, from_node};
 use fleetgate_sys::Fd;
-use fleetgate_sys::net::Address;
-use fleetgate_wire::common::Endpoint;
 use fleetgate_wire::node::tunnel::{self, FromTunnel, NodeDescription, Proxy, Settings, Ticket, ToTunnel};
 use fleetgate_worker::start::WorkerEnd;
 use prost::Message;
 use std::collections::HashMap;
 use std::ffi::CString;
-use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Instant;
@@ -128,7 +126,7 @@ impl EventLoop {
             // Nobody waits for it any more.
             ToTunnel::Signed { .. } => {}
             ToTunnel::Addresses { host, found } => {
-                let found: Vec<SocketAddr> = found.iter().map(address).collect();
+                let found: Vec<SocketAddr> = found.iter().map(SocketAddr::from).collect();
                 for answer in self.resolving.remove(&host).unwrap_or_default() {
                     let _ = answer.send(found.clone());
                 }
@@ -387,19 +385,6 @@ fn span(from: tunnel::Span) -> Span {
         start: from.start,
         end: from.end,
         ..Span::default()
-    }
-}
-
-fn address(from: &Endpoint) -> SocketAddr {
-    let known = Address {
-        ip: from.address,
-        scope: from.scope,
-        port: from.port,
-    };
-    let ip = Ipv6Addr::from(known.ip);
-    match ip.to_ipv4_mapped() {
-        Some(v4) => SocketAddr::new(v4.into(), known.port),
-        None => SocketAddrV6::new(ip, known.port, 0, known.scope).into(),
     }
 }
 

@@ -15,11 +15,10 @@ use fleetgate_proto::v1::frame::Kind;
 use fleetgate_proto::v1::to_node;
 use fleetgate_proto::v1::tunnel_server::{Tunnel, TunnelServer};
 use fleetgate_proto::v1::{Dial, Frame, FromNode, Signed, ToNode, Via};
-use fleetgate_wire::common::Endpoint;
 use fleetgate_wire::node::Blob;
 use fleetgate_wire::node::tunnel::{FromTunnel, MAX_FIRST, MAX_PIECE, ProxyStatement};
 use fleetgate_worker::budget::{Budget, SHARE, SMALL_WORD, WORD};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
@@ -280,7 +279,7 @@ impl ServiceContext {
             return Err("a trace has 16 bytes, and 8 of its span");
         }
         Ok(ProxyStatement {
-            source: endpoint(source),
+            source: source.into(),
             proxy: c_string(&self.proxy),
             user: c_string(&via.user),
             trace: dial.trace.to_vec(),
@@ -372,18 +371,4 @@ fn refused(reason: Reason, words: &str) -> Result<Response<Outward>, Status> {
 fn boot() -> Duration {
     let time = fleetgate_sys::clock::boot();
     Duration::new(time.sec.unsigned_abs(), time.nsec)
-}
-
-fn endpoint(source: SocketAddr) -> Endpoint {
-    Endpoint {
-        address: match source.ip() {
-            IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
-            IpAddr::V6(v6) => v6.octets(),
-        },
-        scope: match source {
-            SocketAddr::V4(_) => 0,
-            SocketAddr::V6(v6) => v6.scope_id(),
-        },
-        port: source.port(),
-    }
 }

@@ -3,6 +3,7 @@
 use crate::record;
 use alloc::ffi::CString;
 use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 /// Names one session: in state files, login records and events. Random, chosen by the launching side.
 pub type SessionId = [u8; 16];
@@ -80,5 +81,51 @@ record! {
         pub scope: u32,
         /// The port.
         pub port: u16,
+    }
+}
+
+impl Endpoint {
+    /// The address without port and scope; of version 4 where it is mapped.
+    pub fn ip(&self) -> IpAddr {
+        Ipv6Addr::from(self.address).to_canonical()
+    }
+}
+
+impl From<&Endpoint> for SocketAddr {
+    fn from(end: &Endpoint) -> SocketAddr {
+        match end.ip() {
+            IpAddr::V6(ip) => SocketAddrV6::new(ip, end.port, 0, end.scope).into(),
+            v4 => SocketAddr::new(v4, end.port),
+        }
+    }
+}
+
+impl From<SocketAddr> for Endpoint {
+    fn from(address: SocketAddr) -> Endpoint {
+        let (ip, scope) = match address {
+            SocketAddr::V4(v4) => (v4.ip().to_ipv6_mapped(), 0),
+            SocketAddr::V6(v6) => (*v6.ip(), v6.scope_id()),
+        };
+        Endpoint {
+            address: ip.octets(),
+            scope,
+            port: address.port(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endpoints_are_addresses_of_the_standard_library() {
+        for text in ["192.0.2.1:22", "[2001:db8::1]:22", "[fe80::1%3]:0"] {
+            let address: SocketAddr = text.parse().expect(text);
+            let end = Endpoint::from(address);
+            assert_eq!((SocketAddr::from(&end), end.ip()), (address, address.ip()));
+        }
+        let mapped: SocketAddr = "[::ffff:192.0.2.1]:22".parse().expect("an address");
+        assert!(Endpoint::from(mapped).ip().is_ipv4());
     }
 }

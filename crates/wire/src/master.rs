@@ -21,6 +21,17 @@ pub const MAX_WORDS: usize = 2048;
 /// Of seconds for which a connection is kept: for as long as the login lasts, and it is made anew when it breaks.
 pub const ALWAYS: u32 = u32::MAX;
 
+/// Where the `+` of `NODE+CONTAINER` is. No node's name has one; labels, which choose among nodes, may have.
+pub fn container_at(host: &[u8]) -> Option<usize> {
+    let plus = host.iter().position(|b| *b == b'+');
+    plus.filter(|_| !is_selector(host))
+}
+
+/// Whether this chooses among nodes and is no node's name. That needs the proxy's list.
+pub fn is_selector(host: &[u8]) -> bool {
+    host.iter().any(|b| b"=,*?".contains(b))
+}
+
 choice! {
     /// The way to a node.
     pub enum Way("way to a node") {
@@ -115,7 +126,7 @@ record! {
     pub struct SessionOrder {
         /// The node, or the server's name or address.
         pub node: CString,
-        /// The account; empty: the one that the login takes.
+        /// The account, or `ACCOUNT+CONTAINER`; empty, or `+CONTAINER`: with the account that the login takes.
         pub login: CString,
         /// What it does.
         pub work: Work,

@@ -10,6 +10,10 @@
 //! Pam{start} → (Ask → Answers)* → Accepted → Open → (Ask → Answers)* → Opened → Launch → Started
 //!            → (Exited → Launch → Started)* → Settled → Exited → Ended      Refused instead, at any of these points
 //! ```
+//!
+//! A second launching side enters an open session by its door, a socket that came with [`ToPam::Open`]: it sends
+//! [`ToPam::Join`] there, and speaks on a socket of its own from [`FromPam::Opened`] on. It hears of its own helpers alone.
+//! The PAM session closes when the helpers of all sides have ended.
 
 use crate::codec::{Item, encode_in};
 use crate::common::Variable;
@@ -69,7 +73,8 @@ choice! {
         /// A helper ended: its exit code, or its signal with `signalled`. Said before the PAM session closes, so
         /// that nobody waits for modules to learn an exit code.
         5 => Exited { pid: i32, signalled: bool, status: i32, core: bool },
-        /// The last helper ended and the PAM session is closed; a sentence for each close call that failed.
+        /// This side's last helper ended. The PAM session is closed, with a sentence for each close call that failed;
+        /// or other sides still have helpers in it.
         6 => Ended { close_errors: Vec<CString> },
         /// A PAM call refused (`call`: `pam_authenticate`, …, or `libpam` when there is none); nothing is open.
         7 => Refused { call: CString, code: i32, message: CString },
@@ -106,9 +111,10 @@ choice! {
         0 => Answers { answers: Vec<Secret> },
         /// The user gave up.
         1 => Abort,
-        /// Establish credentials and open the session, in this terminal (`/dev/pts/3`, or `ssh` without one).
+        /// Establish credentials and open the session, in this terminal (`/dev/pts/3`, or `ssh` without one). A descriptor,
+        /// if there is one, is the session's door: a message socket for [`ToPam::Join`]. The door closes before the session.
         2 => Open { tty: CString },
-        /// Start a helper; again while one runs (`networking` beside `exec`). Descriptors: the image, the helper's
+        /// Start a helper; again while one runs. Descriptors: the image, the helper's
         /// control socket, /dev/null, and the cgroup's directory if `cgroup`. `hold`: when it ends the session stays
         /// open for another try, until [`ToPam::Settled`] or [`HOLD_MS`] later.
         3 => Launch { subcommand: CString, cgroup: bool, hold: bool },
@@ -116,6 +122,8 @@ choice! {
         4 => Close,
         /// No other try is coming: the session ends with its last helper.
         5 => Settled,
+        /// By the door: one more side, which speaks on the one descriptor that comes with this.
+        6 => Join,
     }
 }
 

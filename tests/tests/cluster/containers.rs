@@ -4,6 +4,7 @@
 use fleetgate_tests::cluster::Cluster;
 use fleetgate_tests::containers::Container;
 use fleetgate_tests::needs_root;
+use serde_json::json;
 
 const TOOLS: &str = include_str!("../../scripts/kept_connection.sh");
 
@@ -36,6 +37,20 @@ fn roles_say_who_enters_which_container() {
         echo bytes > there
         scp -F home.config -o ProxyCommand="$F proxy-command --home home --login %r %h %p" there ada+$C@gate.test:/tmp/there
         is "$("$F" ssh --home home ada+$C@gate cat /tmp/there)" bytes
+        # By its name as a host, for all that is built on ssh; as whom, ssh's configuration finds out.
+        "$F" config ssh --home home --host gate > named
+        is "$(ssh -F named gate+$C hostname)" runc
+        is "$(ssh -F named gate+$C.test hostname)" runc
+        is "$(ssh -F named gate.test+$C 'hostname; id -u')" "$inside"
+        is "$(ssh -F named ada+$C@gate+$C hostname)" runc
+        is "$(ssh -F named gate.test hostname)" "$(hostname)"
+        scp -q -F named role.toml gate+$C:/tmp/named
+        echo 'get /tmp/named copy' | sftp -q -b - -F named gate+$C.test > /dev/null
+        cmp copy role.toml
+        # An account alone leads to the node, and is not taken for its container.
+        if ssh -F named ada@gate+$C hostname 2> said; then exit 1; fi
+        cat said >&2; grep -q "write ada+$C@gate" said
+        if ssh -F named ada+other@gate+$C hostname 2> said; then exit 1; fi
         # A lock on the account is one on its containers, and ends what runs there.
         "$F" ssh --home home ada+$C@gate 'echo in; sleep 60' > out 2> said & running=$!
         until [ -s out ]; do sleep 0.05; done
@@ -48,5 +63,63 @@ fn roles_say_who_enters_which_container() {
         told() {{ "$F" audit --state cluster --json | grep session_started | grep -q "ada+$C"; }}
         again told"#,
         name = container.name
+    ));
+}
+
+#[test]
+fn roles_choose_containers_by_their_labels() {
+    needs_root!("containers");
+    let cluster = Cluster::with_node();
+    let node = cluster.running("node").expect("it runs");
+    let labelled = |app: &str| {
+        Container::beside_with(node, |config| {
+            config["annotations"] = json!({ "app": app, "tier": "front" })
+        })
+    };
+    let (web, db) = (labelled("web"), labelled("db"));
+    cluster.script(&format!(
+        r#"{TOOLS}W={web} D={db}
+        in_it() {{ C=$1; shift; "$F" ssh --home home "$@" ada+$C@gate hostname; }}
+        refused() {{ if in_it "$@" 2> said; then exit 1; fi; cat said >&2; }}
+        listed() {{ "$F" ls --home home --login ada --containers gate "$@"; }}
+        role '"ada", "ada+fg-*"' 'containers = ["app=web|shop"]'
+        again in_it $W
+        is "$(in_it $W)" runc
+        is "$(in_it $W --no-master)" runc
+        refused $D
+        grep -q "by role everything, ada enters containers with app=web|shop as ada on gate, and $D has none of that" said
+        refused $D --no-master
+        scp -q -F home.config -o ProxyCommand="$F proxy-command --home home --login %r %h %p" role.toml ada+$W@gate.test:/tmp/there
+        if scp -q -F home.config -o ProxyCommand="$F proxy-command --home home --login %r %h %p" role.toml ada+$D@gate.test:/tmp/there; then exit 1; fi
+        # The account's own sessions need no container.
+        is "$("$F" ssh --home home ada@gate hostname)" "$(hostname)"
+        # The list has what may be entered.
+        listed > list; cat list >&2
+        grep -q "^$W .* runc .* ada+$W$" list
+        if grep -q "$D" list; then exit 1; fi
+        listed --json | python3 -c '
+import json, sys
+[one] = map(json.loads, sys.stdin)
+assert one["login"] == "ada+" + one["name"] and one["labels"]["app"] == "web", one'
+        "$F" role test --state cluster --login ada+$W ada@gate > said
+        grep -q "allows ada+$W on gate, if the container has app=web|shop" said
+        # A container that nobody knows is none, whatever its labels would be.
+        refused fg-none; grep -q 'no container "fg-none" runs here' said
+        # Another condition counts at once, on connections that are open too.
+        role '"ada", "ada+fg-*"' 'containers = ["tier=front,app!=web"]'
+        again in_it $D
+        refused $W
+        # Without one, all that the login's pattern fits.
+        role '"ada", "ada+fg-*"'
+        again in_it $W
+        is "$(in_it $D)" runc
+        listed > list; grep -q "$W" list; grep -q "$D" list
+        # What would do nothing is refused.
+        if role '"ada"' 'containers = ["app=web"]' 2> said; then exit 1; fi
+        grep -q 'none of its logins leads into a container' said
+        if role '"ada+*"' 'containers = ["web*"]' 2> said; then exit 1; fi
+        grep -q "a container's name stands in" said"#,
+        web = web.name,
+        db = db.name
     ));
 }

@@ -12,6 +12,7 @@ mod lasting;
 mod newcomer;
 mod plain_sshd;
 mod plain_sshd_refusals;
+mod probes;
 mod proxy_tls;
 mod restarts;
 mod rotation;

@@ -8,7 +8,7 @@ use fleetgate_tests::launching::{ask, chain_of, children_of_thread, runs_from_me
 use fleetgate_tests::needs_root;
 use fleetgate_tests::orders::{command, read_all, user};
 use fleetgate_tests::resolver::{Resolver, start};
-use fleetgate_tests::world::{PASSWORD, USER, World, c};
+use fleetgate_tests::world::{PASSWORD, USER, World, c, wait_until};
 use fleetgate_wire::pam::{Prompt, Secret};
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicBool, AtomicI32};
@@ -168,4 +168,49 @@ fn a_killed_helper_is_started_again_in_the_same_pam_session() {
         done.expect("its assertions");
     });
     assert_eq!(chain.report().current, Strategy::Overlay);
+}
+
+/// Two launching sides in one PAM session: each hears of its own helper, and the session closes with the last of them.
+#[test]
+fn another_launch_enters_an_open_pam_session_by_its_door() {
+    needs_root!("a mount namespace");
+    let (_world, resolver) = service();
+    let mut first = begin(&resolver, PASSWORD).expect("the right password");
+    let (opened, door) = first.open_with_door(c"ssh", &mut typing("")).expect("opens");
+    let (mut second, entered) = door.join(PATIENCE).expect("it is open");
+    assert_eq!(entered.process, opened.process);
+    assert_eq!(entered.groups, opened.groups);
+    assert!(
+        entered
+            .environment
+            .iter()
+            .any(|v| v.name.to_bytes() == b"FROM_PAM"),
+        "{entered:?}"
+    );
+    let mut launcher = Launcher::new(chain_of(&[Strategy::Memfd])).expect("launcher");
+    let mut launch = |session: &mut PamSession, script: &str| {
+        let asked = ask(command(user(), script));
+        let (_, begun) = launcher.launch_in(session, asked.launch).expect("a session");
+        assert!(matches!(begun, Begun::Executed { .. }), "{begun:?}");
+        asked.output
+    };
+    let lives = || std::path::Path::new(&format!("/proc/{}", opened.process)).exists();
+    let output = launch(&mut second, "kill -STOP $$; exit 7");
+    launch(&mut first, "exit 6");
+    assert_eq!(first.wait_end().expect("ends"), (Exit::Code(6), vec![]));
+    assert!(lives(), "the other side has a helper");
+    // A third side that wants nothing holds nothing open.
+    assert!(door.join(PATIENCE).is_some());
+    let children = format!("/proc/{0}/task/{0}/children", opened.process);
+    let child = std::fs::read_to_string(children).expect("one child");
+    let child = child.trim().parse().expect("a number");
+    wait_until("the program to stop", || {
+        let stat = std::fs::read_to_string(format!("/proc/{child}/stat"));
+        stat.is_ok_and(|stat| stat.contains(") T "))
+    });
+    let child = fleetgate_sys::process::pidfd_open(child).expect("it lives");
+    fleetgate_sys::process::signal(&child, 18).expect("goes on");
+    assert_eq!(second.wait_end().expect("ends"), (Exit::Code(7), vec![]));
+    assert_eq!(read_all(output), "");
+    assert!(door.join(PATIENCE).is_none(), "it is over");
 }

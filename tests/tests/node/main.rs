@@ -15,6 +15,7 @@ mod logins;
 mod networks;
 mod pam;
 mod pam_attacks;
+mod pam_namespaces;
 mod rules;
 mod service;
 mod sessions;

@@ -5,5 +5,7 @@ mod attack;
 mod denied;
 mod fallback_chain;
 mod installed;
+mod log;
 mod mounts;
+mod ordinary;
 mod run;

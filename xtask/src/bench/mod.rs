@@ -112,6 +112,12 @@ pub const BENCHES: &[Entry] = &[
         run: seal::measure,
     },
     Entry {
+        name: "seal-runc",
+        does: "runc run sealed by runc's overlay, memfd, dmz and memfd-bind, and by ours; and the images in process",
+        promises: &[],
+        run: seal::runc::measure,
+    },
+    Entry {
         name: "sftp",
         does: "OpenSSH's client gets and puts 1 GB and 10,000 small files, from our server and from OpenSSH's",
         promises: sftp::PROMISES,

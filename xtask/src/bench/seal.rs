@@ -1,6 +1,9 @@
 //! `cargo xtask bench seal`: a 10 MB program sealed and run, as a whole command and inside a process; fresh seals from
 //! many threads; what the embedded image costs, in time and in size. The program is benches/ten, in Go, as runc is.
 
+pub mod runc;
+mod source;
+
 use super::{Bench, Goal, Promised, Subject, rival};
 use crate::shell::{Result, cargo, output, root, run, target};
 use std::path::{Path, PathBuf};

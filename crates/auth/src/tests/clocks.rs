@@ -15,7 +15,7 @@ use crate::state::Published;
 use crate::tries::{FREE_TRIES, MAX_WAIT};
 use crate::validity::SKEW;
 use fleetgate_net::x509::Certificate;
-use fleetgate_policy::cluster::{Attempt, Labels, Name, Target, decide_identity};
+use fleetgate_policy::cluster::{Attempt, ContainerLabels, Labels, Name, Target, decide_identity};
 use fleetgate_proto::v1;
 use fleetgate_ssh::key::{Certificate as HostCertificate, KeyType, PrivateKey};
 use std::net::SocketAddr;
@@ -332,6 +332,7 @@ fn comes_in(place: &Place, given: &v1::Credentials) -> Result<(), String> {
         node: &Name::parse("web1").expect("a name"),
         labels: &Labels::new(),
         login: "ada",
+        container: ContainerLabels::NoContainers,
         now: place.now(),
         skew: SKEW,
     };

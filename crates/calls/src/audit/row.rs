@@ -14,6 +14,26 @@ pub enum Level {
     Full,
 }
 
+impl Level {
+    /// As frames have it, which know numbers alone (`wire::node::watch::LEVELS`).
+    pub const fn number(self) -> u8 {
+        match self {
+            Level::Commands => 1,
+            Level::Files => 2,
+            Level::Full => 3,
+        }
+    }
+
+    /// The level with this number; one above them all is the highest.
+    pub const fn numbered(number: u8) -> Level {
+        match number {
+            1 => Level::Commands,
+            2 => Level::Files,
+            _ => Level::Full,
+        }
+    }
+}
+
 /// What an argument is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sort {

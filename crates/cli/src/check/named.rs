@@ -6,7 +6,7 @@ use crate::images;
 use crate::node::configuration;
 use crate::output::{json_line, print, table};
 use fleetgate_base::own;
-use fleetgate_client::check::{Secret, Values};
+use fleetgate_checks::plugin::{self, Listing, Place, Secret, Values};
 use fleetgate_launch::{Launch, LaunchThreads, RunningHelper, Threads, local};
 use fleetgate_node::config::Config;
 use fleetgate_policy::cluster::listing::{self, Reader};
@@ -38,7 +38,7 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 /// `check list`
 pub fn list(given: &Arguments) -> Outcome {
     let Some(node) = given.word() else {
-        for flag in ["login", "address", "home"] {
+        for flag in ["login", "container", "address", "home"] {
             if given.value(flag).is_some() {
                 return Err(given
                     .wrong(format!("--{flag} is for a node: name it, or leave the flag out"))
@@ -56,13 +56,15 @@ pub fn list(given: &Arguments) -> Outcome {
             .wrong("--config is for this machine's commands: leave it or the node out")
             .into());
     }
-    Ok(fleetgate_client::check::list(
+    let place = Place {
         node,
-        given.value("login"),
-        given.value("address"),
-        given.value("home"),
-        given.has("json"),
-    ))
+        container: given.value("container"),
+        login: given.value("login"),
+        address: given.value("address"),
+        home: given.value("home"),
+    };
+    plugin::list(&place, Listing::Commands, given.has("json"))
+        .map_err(|why| given.wrong(why.to_string()).into())
 }
 
 /// `check test`

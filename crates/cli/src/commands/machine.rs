@@ -126,7 +126,9 @@ pub const TABLE: &[Command] = &[
          --strategy the cheapest that works for a program that may be short-lived is taken: overlay, then memfd, \
          tmpfile, unlinked. `none` executes the file as it is, for comparison.\n\n\
          Scripts, setuid files, files with capabilities and programs that look for libraries beside themselves \
-         ($ORIGIN) are refused, each with its reason: from a sealed image they would fail or do something else.",
+         ($ORIGIN) are refused, each with its reason: from a sealed image they would fail or do something else.\n\n\
+         FLEETGATE_SEAL_LOG is for a caller that cannot add --verbose: a file by its absolute path, to which a line with \
+         the same is appended, or `-` for standard error. The program inherits the variable, so runs inside of it log too.",
         seal_run,
     )
     .flags(&[

@@ -38,6 +38,11 @@ const ADDRESS: Flag = Flag::new(
     Value::Text("ADDRESS[:PORT]"),
     "Reach the node's own port here, instead of through the proxy.",
 );
+const CONTAINER: Flag = Flag::new(
+    "container",
+    Value::Text("NAME"),
+    "In this container of the node; the same as NODE+NAME.",
+);
 
 /// ssh's flags: the client's table, by which it reads them, as help, man pages and completions have flags.
 const SSH_FLAGS: [Flag; FLAGS.len()] = {
@@ -142,13 +147,24 @@ pub const TABLE: &[Command] = &[
     .examples(&[("a table", "fleetgate status"), ("for a program", "fleetgate status --json")]),
     Command::new(
         &["ls"],
-        "list the nodes that you may reach",
-        "SELECTOR is a name, a pattern of names, or labels: `env=prod,role=db`.",
+        "list the nodes that you may reach, or the containers of one",
+        "SELECTOR is a name, a pattern of names, or labels: `env=prod,role=db`. With --containers it is one node, which says \
+         which of its containers you may enter, each with the login that leads there.",
         remote::list,
     )
-    .flags(&[HOME, JSON])
+    .flags(&[
+        Flag::new("containers", Value::None, "The containers of a node that you may enter."),
+        LOGIN,
+        ADDRESS,
+        HOME,
+        JSON,
+    ])
     .operands(Operands::words("SELECTOR", Value::Selector, 0, 1))
-    .examples(&[("all", "fleetgate ls"), ("some", "fleetgate ls env=prod --json")]),
+    .examples(&[
+        ("all", "fleetgate ls"),
+        ("some", "fleetgate ls env=prod --json"),
+        ("the containers of a node", "fleetgate ls --containers web1"),
+    ]),
     Command::new(
         &["ssh"],
         "log in to a node, or run a command there",
@@ -203,7 +219,7 @@ pub const TABLE: &[Command] = &[
         "run a check on a node, for Nagios, Icinga and their kin",
         "What `check_fleetgate` does, a small program for the same, which does it sooner. The flags are check_nrpe's: \
          -H NODE, -c CHECK, -a ARGUMENT..., -t SECONDS[:STATE], -u; and -l ACCOUNT, --home DIR. CHECK is a named command \
-         of the node's node.toml.\n\n\
+         of the node's node.toml. With -H NODE+CONTAINER, or --container NAME, it runs in a container there.\n\n\
          Output and exit code are the plugin's. Whatever goes wrong on the way is UNKNOWN (3), with one line that says what.",
         check::run,
     )
@@ -211,16 +227,17 @@ pub const TABLE: &[Command] = &[
     .examples(&[
         ("a check", "fleetgate check run -H web1 -c load -a 15,10,5 30,25,20"),
         ("with a time of its own", "fleetgate check run -H web1 -c disk -t 30:CRITICAL"),
+        ("in a container", "fleetgate check run -H web1+shop -c load -a 15,10,5 30,25,20"),
     ]),
     Command::new(
         &["check", "list"],
         "list the named commands of a node, or of this machine",
         "With NODE, the node says which named commands this login may run there, with their arguments; `ssh -s NODE \
-         fleetgate-commands` asks the same. Without it, those of this machine's own configuration are listed, with what \
-         they execute.",
+         fleetgate-commands` asks the same. NODE+CONTAINER is a container there. Without NODE, those of this machine's own \
+         configuration are listed, with what they execute.",
         check::list,
     )
-    .flags(&[CONFIG, LOGIN, ADDRESS, HOME, JSON])
+    .flags(&[CONFIG, LOGIN, CONTAINER, ADDRESS, HOME, JSON])
     .operands(Operands::words("NODE", Value::Text("NODE"), 0, 1))
     .examples(&[
         ("what may be asked of web1", "fleetgate check list web1"),
@@ -257,7 +274,9 @@ pub const TABLE: &[Command] = &[
          results are a page for Prometheus at /metrics, on a socket that is yours alone, on a port of loopback behind a \
          token, or as a file for node_exporter; and lines for the external command file of Nagios or Icinga.\n\n\
          A node that joins is checked from the next minute on. SIGHUP reads the file anew; one that is bad is refused, and \
-         the checks stay as they were. With --once the exit code is 0 where all are OK, else 1.",
+         the checks stay as they were. A service runs in a `container` of its nodes, if it names one. Its state changes after \
+         `failure_threshold` failures or `success_threshold` successes in a row (1). With --once each result counts, and the \
+         exit code is 0 where all are OK, else 1.",
         check::serve,
     )
     .flags(&[
@@ -337,8 +356,8 @@ pub const TABLE: &[Command] = &[
     Command::new(
         &["config", "ssh"],
         "print the ssh_config with which plain ssh reaches nodes",
-        "Nodes are reached as NODE.CLUSTER, and by further names with --host. Host certificates are trusted, the login's \
-         key is used, and connections are shared.",
+        "Nodes are reached as NODE.CLUSTER, and by further names with --host; their containers as NODE+CONTAINER.CLUSTER. Host \
+         certificates are trusted, the login's key is used, and connections are shared.",
         remote::config_ssh,
     )
     .flags(&[
@@ -347,6 +366,16 @@ pub const TABLE: &[Command] = &[
         HOME,
     ])
     .examples(&[("for good", "fleetgate config ssh --write")]),
+    Command::new(
+        &["config", "container"],
+        "tell plain ssh which login a container's name means",
+        "For ssh's configuration, as `fleetgate config ssh` writes it: before ssh connects to NODE+CONTAINER, it has the login and \
+         the node's name written into the login's directory, and reads them there. The exit code is 1 where HOST is no container.",
+        remote::config_container,
+    )
+    .flags(&[HOME])
+    .operands(Operands::words("HOST", Value::Text("HOST"), 1, 1))
+    .examples(&[("what ssh starts", "fleetgate config container db1+web.demo")]),
     Command::new(
         &["device", "enroll"],
         "make a key of this device, for an administrator to approve",

@@ -1,6 +1,7 @@
 //! What a flag or an operand may be. A word is read here once, where its place in the command is known; nobody is asked.
 
 use super::printable_word;
+use super::times::{lifetime, moment};
 use fleetgate_client::connect::has_port;
 use fleetgate_client::time;
 use fleetgate_policy::AccountName;
@@ -115,7 +116,7 @@ impl Value {
             Value::Proxy => !word.is_empty() && (has_port(word) || is_host(word)),
             Value::Lifetime => lifetime(word).is_some(),
             Value::Ttl => lifetime(word).is_some_and(|seconds| (1..=u64::from(u32::MAX)).contains(&seconds)),
-            Value::Moment => time::moment(word, time::now()).is_some(),
+            Value::Moment => moment(word, time::now()).is_some(),
             Value::Pair(_) => match word.split_once('=').filter(|(key, _)| !key.is_empty()) {
                 Some(pair) => Labels::of([pair]).map(|_| true)?,
                 None => false,
@@ -197,19 +198,6 @@ pub fn pid(word: &str) -> Option<i32> {
 fn is_host(word: &str) -> bool {
     let bare = word.trim_start_matches('[').trim_end_matches(']');
     !word.contains(':') || bare.parse::<std::net::Ipv6Addr>().is_ok()
-}
-
-/// Seconds of a time as `90s`, `10m`, `8h`, `7d`; a number alone is seconds.
-pub fn lifetime(word: &str) -> Option<u64> {
-    let end = word.find(|c: char| !c.is_ascii_digit()).unwrap_or(word.len());
-    let factor = match &word[end..] {
-        "" | "s" => 1,
-        "m" => 60,
-        "h" => 3600,
-        "d" => 86_400,
-        _ => return None,
-    };
-    word[..end].parse::<u64>().ok()?.checked_mul(factor)
 }
 
 /// A session's id, or enough of its beginning, as events have it.

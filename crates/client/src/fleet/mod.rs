@@ -109,7 +109,7 @@ async fn run_all(home: &Home, options: RunOptions, report: &mut dyn Report) -> R
         home,
         job: Rc::new(Job {
             home: home.clone(),
-            login: options.login.clone().unwrap_or_else(|| profile.account()),
+            login: options.login.clone().unwrap_or_else(|| profile.account(None)),
             command: options.command.clone(),
             timeout: options.timeout,
             room: Room::new(MAX_ALL),

@@ -23,11 +23,10 @@ use fleetgate_wire::master::{ConnectionStatus, FromMaster, MAX_FRAME, MAX_WORDS,
 use pool::{LentProxy, Pool};
 use std::cell::{Cell, RefCell};
 use std::ffi::OsString;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::future::pending;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -374,13 +373,7 @@ impl MasterSocket {
     fn take(home: &Home, kind: Kind) -> Option<MasterSocket> {
         let path = home.file(kind.socket());
         files::private_directory(path.parent()?).ok()?;
-        let lock = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(path.with_extension("lock"))
-            .ok()?;
+        let lock = files::open_lock(&path.with_extension("lock")).ok()?;
         lock.try_lock().ok()?;
         // What a master that was killed left behind.
         match std::fs::remove_file(&path) {

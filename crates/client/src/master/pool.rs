@@ -21,6 +21,7 @@ use crate::timings::Timings;
 use crate::transport::Proxy;
 use crate::{config, connect};
 use fleetgate_net::backoff::Backoff;
+use fleetgate_policy::account_name::INTO;
 use fleetgate_wire::master::{ConnectionStatus, FromMaster, SessionOrder, Step, Target, Way};
 use lasting::{LONGEST_WAIT, WAITS};
 use std::cell::{Cell, RefCell};
@@ -350,7 +351,7 @@ impl Pool {
     fn key(&self, way: &Way, guest: &Guest) -> Option<NodeKey> {
         let (node, account) = guest.place();
         let has_proxy = !matches!(way, Way::Proxy { address } if address.is_empty());
-        if has_proxy && !account.is_empty() {
+        if has_proxy && !account.is_empty() && !account.starts_with(INTO) {
             let way = way.clone();
             return Some(NodeKey { way, node, account });
         }
@@ -363,10 +364,7 @@ impl Pool {
             },
         };
         let node = config::node(&node, &profile.cluster).to_owned();
-        let account = match account.is_empty() {
-            true => profile.account(),
-            false => account,
-        };
+        let account = profile.login(&account);
         Some(NodeKey { way, node, account })
     }
 

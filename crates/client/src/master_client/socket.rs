@@ -31,20 +31,20 @@ pub type Message<T> = (T, Vec<Fd>);
 impl MessageSocket {
     /// To be called within a runtime.
     pub fn new(fd: Fd) -> io::Result<MessageSocket> {
-        stream::make_nonblocking(&fd).map_err(error)?;
+        stream::make_nonblocking(&fd)?;
         watched(fd).map(MessageSocket)
     }
 
     /// To the master that listens at `path`. `WouldBlock`: its queue is full.
     pub fn connect(path: &Path) -> io::Result<MessageSocket> {
-        let fd = socket::unconnected().map_err(error)?;
-        net::connect_unix(&fd, &name(path)?).map_err(error)?;
+        let fd = socket::unconnected()?;
+        net::connect_unix(&fd, &name(path)?)?;
         MessageSocket::new(fd)
     }
 
     /// Ours, and the other end for a process that is to be started.
     pub fn pair() -> io::Result<(MessageSocket, Fd)> {
-        let (ours, its) = socket::pair().map_err(error)?;
+        let (ours, its) = socket::pair()?;
         Ok((MessageSocket::new(ours)?, its))
     }
 
@@ -67,7 +67,7 @@ impl MessageSocket {
                 "the frame is too long",
             ));
         }
-        socket::send_now(self.0.get_ref(), &frame, descriptors).map_err(error)
+        socket::send_now(self.0.get_ref(), &frame, descriptors).map_err(io::Error::from)
     }
 
     /// The next word. `InvalidData`: it is of another version, or none. `UnexpectedEof`: the other end is closed.
@@ -78,7 +78,7 @@ impl MessageSocket {
                 room.resize(MAX_FRAME, 0);
                 match socket::receive(self.0.get_ref(), room, false) {
                     Err(Errno::EAGAIN) => None,
-                    Err(e) => Some(Err(error(e))),
+                    Err(e) => Some(Err(e.into())),
                     Ok(ReceivedMessage { len: 0, .. }) => Some(Err(io::ErrorKind::UnexpectedEof.into())),
                     Ok(message) => Some(decoded(room, message)),
                 }
@@ -119,10 +119,10 @@ pub(crate) struct Listener(AsyncFd<Fd>);
 impl Listener {
     /// At a path where nothing is.
     pub(crate) fn bind(path: &Path) -> io::Result<Listener> {
-        let fd = socket::unconnected().map_err(error)?;
-        net::bind_unix(&fd, &name(path)?).map_err(error)?;
-        net::listen(&fd, BACKLOG).map_err(error)?;
-        stream::make_nonblocking(&fd).map_err(error)?;
+        let fd = socket::unconnected()?;
+        net::bind_unix(&fd, &name(path)?)?;
+        net::listen(&fd, BACKLOG)?;
+        stream::make_nonblocking(&fd)?;
         watched(fd).map(Listener)
     }
 
@@ -138,7 +138,7 @@ impl Listener {
             match net::accept_any(self.0.get_ref()) {
                 Ok((fd, _)) => return MessageSocket::new(fd),
                 Err(Errno::EAGAIN) => guard.clear_ready(),
-                Err(e) => return Err(error(e)),
+                Err(e) => return Err(e.into()),
             }
         }
     }
@@ -153,8 +153,4 @@ pub fn watched(fd: Fd) -> io::Result<AsyncFd<Fd>> {
 
 fn name(path: &Path) -> io::Result<CString> {
     Ok(CString::new(path.as_os_str().as_bytes())?)
-}
-
-fn error(errno: Errno) -> io::Error {
-    io::Error::from_raw_os_error(errno.0)
 }

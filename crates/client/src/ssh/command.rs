@@ -73,7 +73,7 @@ fn act(words: &[OsString], help: &dyn Fn() -> String, starter: Option<Starter>) 
 }
 
 /// Does what the options say, and says what went wrong; the exit code.
-pub(crate) fn run_to_end(options: &Options, starter: Option<Starter>) -> i32 {
+pub fn run_to_end(options: &Options, starter: Option<Starter>) -> i32 {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let outcome = match runtime {
         Ok(runtime) => {
@@ -133,7 +133,7 @@ async fn about_kept(options: &Options, control: Control) -> Result<i32, SshError
 }
 
 /// Does what the options say, and leaves it to the caller to say how it came out.
-pub(crate) async fn run_options(options: &Options) -> Result<i32, SshError> {
+pub async fn run_options(options: &Options) -> Result<i32, SshError> {
     run(options, None).await
 }
 
@@ -184,7 +184,7 @@ async fn through(
             None => profile.proxy.clone(),
         };
         let address = address.as_str();
-        let user = options.login(|| profile.account());
+        let user = options.login(|container| profile.account(container));
         if !is_selector(&options.host) && !master_was_asked {
             master_was_asked = true;
             let node = config::node(&options.host, &profile.cluster);

@@ -29,7 +29,7 @@ pub(super) async fn to_port(
     let (host, port) = host_and_port(address).map_err(SshError::Local)?;
     let home = Home::find(options.home.as_deref())?;
     let profile = home.login()?;
-    let user = options.login(|| profile.account());
+    let user = options.login(|container| profile.account(container));
     let node = config::node(&options.host, &profile.cluster);
     let mut plan = plan(options, user, "client-node", starter);
     node.clone_into(&mut plan.place);
@@ -69,7 +69,7 @@ pub(super) async fn to_server(
             )
         })?,
     };
-    let user = options.login(|| here);
+    let user = options.login(|_| here);
     let plan = plan(options, user, "client-node", starter);
     let named = named_keys(options);
     let home = Home::find(options.home.as_deref());

@@ -64,24 +64,12 @@ impl Forward {
         let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
         let (listen, to) = match parts.as_slice() {
             [path, to @ ..] if path.starts_with('/') => (Listen::Unix(path.into()), to),
-            [port, path] if path.starts_with('/') => (
-                Listen::Tcp {
-                    host: None,
-                    port: number(port).ok_or_else(wrong)?,
-                },
-                &parts[1..],
-            ),
+            [port, path] if path.starts_with('/') => (bound(None, port).ok_or_else(wrong)?, &parts[1..]),
             [bind, port, path] if path.starts_with('/') => {
-                (bound(bind, port).ok_or_else(wrong)?, &parts[2..])
+                (bound(Some(bind), port).ok_or_else(wrong)?, &parts[2..])
             }
-            [port, _, _] => (
-                Listen::Tcp {
-                    host: None,
-                    port: number(port).ok_or_else(wrong)?,
-                },
-                &parts[1..],
-            ),
-            [bind, port, _, _] => (bound(bind, port).ok_or_else(wrong)?, &parts[2..]),
+            [port, _, _] => (bound(None, port).ok_or_else(wrong)?, &parts[1..]),
+            [bind, port, _, _] => (bound(Some(bind), port).ok_or_else(wrong)?, &parts[2..]),
             _ => return Err(wrong()),
         };
         let to = match to {
@@ -100,11 +88,8 @@ impl Forward {
         let wrong = || Invalid::from(format!("{text:?} is no place for a SOCKS proxy: [BIND:]PORT"));
         let parts = split(text).ok_or_else(wrong)?;
         let listen = match parts.as_slice() {
-            [port] => Listen::Tcp {
-                host: None,
-                port: number(port).ok_or_else(wrong)?,
-            },
-            [bind, port] => bound(bind, port).ok_or_else(wrong)?,
+            [port] => bound(None, port).ok_or_else(wrong)?,
+            [bind, port] => bound(Some(bind), port).ok_or_else(wrong)?,
             _ => return Err(wrong()),
         };
         Ok(Forward {
@@ -296,8 +281,8 @@ fn path_bytes(path: &std::path::Path) -> Vec<u8> {
     std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str()).to_vec()
 }
 
-fn bound(bind: &str, port: &str) -> Option<Listen> {
-    let host = Some(bind.to_owned());
+fn bound(bind: Option<&str>, port: &str) -> Option<Listen> {
+    let host = bind.map(str::to_owned);
     number(port).map(|port| Listen::Tcp { host, port })
 }
 

@@ -72,7 +72,7 @@ impl Guest {
     /// left alone.
     pub(super) fn streams(&self) -> io::Result<Streams> {
         let [input, output, error] = &self.streams;
-        let again = |fd: &Fd| fd.duplicate(0).map_err(|e| io::Error::from_raw_os_error(e.0));
+        let again = |fd: &Fd| fd.duplicate(0).map_err(io::Error::from);
         let input = match self.order.input {
             true => Some(StandardStream::new(again(input)?, true)?),
             false => None,

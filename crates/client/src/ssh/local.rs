@@ -163,7 +163,7 @@ impl StandardStream {
 
     fn poll_read(&mut self, cx: &mut Context<'_>, room: &mut [u8]) -> Poll<io::Result<usize>> {
         let (fd, how) = match &self.how {
-            How::Ready(fd) => return Poll::Ready(file::read(fd.raw(), room).map_err(error)),
+            How::Ready(fd) => return Poll::Ready(file::read(fd.raw(), room).map_err(io::Error::from)),
             How::Socket(fd) => (fd, Call::Socket),
             How::Own(fd) => (fd, Call::Plain),
             How::Shared(fd) => (fd, Call::Asked),
@@ -179,14 +179,14 @@ impl StandardStream {
                 Err(Errno::EAGAIN) => guard.clear_ready(),
                 // EIO: a terminal that is gone, or that we may not read any more, has nothing more to say.
                 Err(Errno::EIO) => return Poll::Ready(Ok(0)),
-                other => return Poll::Ready(other.map_err(error)),
+                other => return Poll::Ready(other.map_err(io::Error::from)),
             }
         }
     }
 
     fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let (fd, how) = match &self.how {
-            How::Ready(fd) => return Poll::Ready(file::write(fd.raw(), bytes).map_err(error)),
+            How::Ready(fd) => return Poll::Ready(file::write(fd.raw(), bytes).map_err(io::Error::from)),
             How::Socket(fd) => (fd, Call::Socket),
             How::Own(fd) => (fd, Call::Plain),
             How::Shared(fd) => (fd, Call::Asked),
@@ -201,7 +201,7 @@ impl StandardStream {
             };
             match put {
                 Err(Errno::EAGAIN) => guard.clear_ready(),
-                other => return Poll::Ready(other.map_err(error)),
+                other => return Poll::Ready(other.map_err(io::Error::from)),
             }
         }
     }
@@ -262,8 +262,4 @@ fn again(fd: &Fd, reads: bool) -> Result<Fd, Errno> {
 fn is_ready(fd: &Fd, events: i16) -> bool {
     let mut watch = [poll::Watch::new(fd.raw(), events)];
     poll::poll(&mut watch, Some(0)).is_ok_and(|n| n > 0)
-}
-
-fn error(errno: Errno) -> io::Error {
-    io::Error::from_raw_os_error(errno.0)
 }

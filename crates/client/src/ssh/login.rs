@@ -6,6 +6,7 @@ use crate::error::ClientError;
 use crate::files;
 use crate::prompt::Terminal;
 use crate::stderr::printable;
+use fleetgate_ssh::agent::Identity;
 use fleetgate_ssh::auth::Request;
 use fleetgate_ssh::key::{Algorithm, Certificate, KeyError, KeyOrCertificate, PrivateKey};
 use std::os::unix::fs::MetadataExt;
@@ -69,7 +70,7 @@ impl Credential {
     pub fn of_files(
         key: &Path,
         certificate: Option<&Path>,
-        held: &dyn Fn() -> Vec<agent::Identity>,
+        held: &dyn Fn() -> Vec<Identity>,
     ) -> Result<Credential, ClientError> {
         let mode = std::fs::metadata(key).map_err(ClientError::file(key))?.mode();
         let bytes = files::read(key)?;
@@ -111,7 +112,7 @@ impl Credential {
     /// A key of a file, with the certificate beside it (`-cert.pub`), if one is there.
     pub(super) fn with_certificate_beside(
         key: &Path,
-        held: &dyn Fn() -> Vec<agent::Identity>,
+        held: &dyn Fn() -> Vec<Identity>,
     ) -> Result<Credential, ClientError> {
         let mut beside = key.as_os_str().to_owned();
         beside.push("-cert.pub");
@@ -191,7 +192,7 @@ impl Credential {
 }
 
 /// What the user's agent has; nothing where there is no agent.
-pub fn held_by_agent() -> Vec<agent::Identity> {
+pub fn held_by_agent() -> Vec<Identity> {
     Agent::connect(std::env::var_os(agent::SOCKET))
         .and_then(|mut agent| agent.identities())
         .unwrap_or_default()

@@ -29,8 +29,7 @@ mod tests;
 pub(crate) mod x11;
 
 pub use carrier::Carrier;
-pub use command::{command, in_background};
-pub(crate) use command::{run_options, run_to_end};
+pub use command::{command, in_background, run_options, run_to_end};
 pub use engine::MAX_OPENING;
 pub use hosts::{Hosts, Strict};
 pub use local::StandardStream;

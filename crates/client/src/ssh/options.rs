@@ -240,9 +240,11 @@ pub(crate) fn read_file(text: &str, host: &str) -> Result<usize, String> {
 }
 
 impl Options {
-    /// What the node is asked to let in: the account, by default `account`, and behind a `+` the container.
-    pub fn login(&self, account: impl FnOnce() -> String) -> String {
-        let account = self.user.clone().unwrap_or_else(account);
+    /// What the node is asked to let in: the account, by default what `account` says for the container, and behind a `+` the
+    /// container.
+    pub fn login(&self, account: impl FnOnce(Option<&str>) -> String) -> String {
+        let named = self.user.clone();
+        let account = named.unwrap_or_else(|| account(self.container.as_deref()));
         match &self.container {
             Some(container) => format!("{account}+{container}"),
             None => account,

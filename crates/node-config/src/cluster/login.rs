@@ -2,7 +2,7 @@
 //! of its requests. It verifies no signature; the certificate that it is made of was verified.
 
 use super::{Cluster, ClusterError};
-use fleetgate_policy::cluster::{Allowed, Identity, Name, Refusal, SSH_EXTENSION};
+use fleetgate_policy::cluster::{Allowed, ContainerLabels, Identity, Name, Refusal, SSH_EXTENSION};
 use fleetgate_policy::{Denied, Permits};
 use fleetgate_ssh::codec::Reader;
 use fleetgate_ssh::key::Certificate;
@@ -39,12 +39,13 @@ impl ClusterLogin {
         certificate: &Certificate,
         cluster: &Cluster,
         login: &str,
+        container: ContainerLabels<'_>,
         now: u64,
         skew: u64,
     ) -> Result<Result<ClusterLogin, Refusal>, ClusterError> {
         let identity = ClusterLogin::identity(certificate)?;
         let expires = Some(certificate.valid_before()).filter(|end| *end != u64::MAX);
-        let decided = cluster.decide_login(&identity, expires, login, now, skew);
+        let decided = cluster.decide_login(&identity, expires, login, container, now, skew);
         Ok(decided.map(|allowed| ClusterLogin {
             identity,
             expires,
@@ -58,15 +59,23 @@ impl ClusterLogin {
         &mut self,
         cluster: &Cluster,
         login: &str,
+        container: ContainerLabels<'_>,
         now: u64,
         skew: u64,
     ) -> Result<bool, Refusal> {
-        let allowed = cluster.decide_login(&self.identity, self.expires, login, now, skew)?;
+        let allowed = cluster.decide_login(&self.identity, self.expires, login, container, now, skew)?;
         let serial = cluster.state().serial;
         let is_other = serial != self.serial || allowed.roles != self.allowed.roles;
         self.allowed = allowed;
         self.serial = serial;
         Ok(is_other)
+    }
+
+    /// Whether one of the user's roles looks at the labels of the container that `login` leads into.
+    pub fn looks_at_labels(&self, cluster: &Cluster, login: &str) -> bool {
+        let roles = &cluster.state().roles;
+        let held = self.identity.roles.iter().filter_map(|name| roles.get(name));
+        held.into_iter().any(|role| role.looks_at_labels(login))
     }
 
     /// What is left of `permits` under what the roles allow.

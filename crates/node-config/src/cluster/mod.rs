@@ -13,7 +13,8 @@ use crate::Config;
 use crate::identity::NodeIdentity;
 use fleetgate_net::x509::Certificate;
 use fleetgate_policy::cluster::{
-    Allowed, Attempt, Fresh, Identity, Labels, Lock, Name, Refusal, STALE, State, Target, decide,
+    Allowed, Attempt, ContainerLabels, Fresh, Identity, Labels, Lock, Name, Refusal, STALE, State, Target,
+    decide,
 };
 use fleetgate_ssh::codec::Reader;
 use fleetgate_ssh::key::{PublicKey, verify};
@@ -160,12 +161,13 @@ impl Cluster {
     }
 
     /// Whether somebody with a verified certificate may log in as `login` now (Unix seconds). `expires`: the
-    /// certificate's end.
+    /// certificate's end. `container`: what is known of the container that the login leads into.
     pub fn decide_login(
         &self,
         identity: &Identity,
         expires: Option<u64>,
         login: &str,
+        container: ContainerLabels<'_>,
         now: u64,
         skew: u64,
     ) -> Result<Allowed, Refusal> {
@@ -178,6 +180,7 @@ impl Cluster {
             node: &self.node,
             labels: &self.labels,
             login,
+            container,
             now,
             skew,
         })

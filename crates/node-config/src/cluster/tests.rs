@@ -157,7 +157,16 @@ fn a_member_is_who_the_certificate_says_and_is_decided_about_again() {
     let mut card = Card::of(NOW);
     card.identity.mfa = Some(NOW);
     let certificate = card.sign(key.public(), ca);
-    let decide = |certificate: &Certificate, now| ClusterLogin::decide(certificate, &cluster, "ada", now, 60);
+    let decide = |certificate: &Certificate, now| {
+        ClusterLogin::decide(
+            certificate,
+            &cluster,
+            "ada",
+            ContainerLabels::NoContainers,
+            now,
+            60,
+        )
+    };
     let mut cluster_login = decide(&certificate, NOW)
         .expect("of the cluster")
         .expect("allowed");
@@ -179,12 +188,12 @@ fn a_member_is_who_the_certificate_says_and_is_decided_about_again() {
     assert!(error.contains("identity@fleetgate"), "{error}");
 
     assert_eq!(
-        cluster_login.decide_again(&cluster, "ada", NOW + 960, 60),
+        cluster_login.decide_again(&cluster, "ada", ContainerLabels::NoContainers, NOW + 960, 60),
         Ok(false)
     );
     assert!(
         cluster_login
-            .decide_again(&cluster, "ada", NOW + 961, 60)
+            .decide_again(&cluster, "ada", ContainerLabels::NoContainers, NOW + 961, 60)
             .is_err()
     );
     // The role changes: what is allowed is another thing from the next order on.
@@ -196,7 +205,10 @@ fn a_member_is_who_the_certificate_says_and_is_decided_about_again() {
     cluster
         .receive_state(&signed.document, &signed.signature)
         .expect("newer");
-    assert_eq!(cluster_login.decide_again(&cluster, "ada", NOW, 60), Ok(true));
+    assert_eq!(
+        cluster_login.decide_again(&cluster, "ada", ContainerLabels::NoContainers, NOW, 60),
+        Ok(true)
+    );
     let permits = cluster_login.within(Permits::all()).expect("no force");
     assert!(permits.allow_kind(Kind::Shell).is_err() && permits.allow_kind(Kind::Exec).is_ok());
 }

@@ -7,10 +7,9 @@ use super::workers::WorkerId;
 use fleetgate_sys::net::{self, Address};
 use fleetgate_sys::poll::READ;
 use fleetgate_sys::{Errno, Fd};
-use fleetgate_wire::common::Endpoint;
 use fleetgate_wire::node::ConnectionAddresses;
 use fleetgate_wire::node::tunnel::Ticket;
-use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// The most connections taken from one socket before others have their turn.
@@ -142,42 +141,16 @@ fn new_connection(socket: Fd, peer: Address) -> Result<NewConnection, Errno> {
     // Neither is worth a connection.
     let _ = net::set_no_delay(&socket);
     let _ = net::set_keep_alive(&socket);
-    let local = net::local(&socket)?;
+    let (peer, local) = (SocketAddr::from(peer), SocketAddr::from(net::local(&socket)?));
     Ok(NewConnection {
-        source: socket_address(&peer),
+        source: peer,
         addresses: ConnectionAddresses {
-            peer: endpoint(&peer),
-            local: endpoint(&local),
+            peer: peer.into(),
+            local: local.into(),
         },
         socket,
         via: None,
     })
-}
-
-fn endpoint(address: &Address) -> Endpoint {
-    Endpoint {
-        address: address.ip,
-        scope: address.scope,
-        port: address.port,
-    }
-}
-
-/// As the standard library has it.
-pub fn address(end: &Endpoint) -> SocketAddr {
-    socket_address(&Address {
-        ip: end.address,
-        scope: end.scope,
-        port: end.port,
-    })
-}
-
-/// The same of the kernel's form.
-pub fn socket_address(address: &Address) -> SocketAddr {
-    let ip = Ipv6Addr::from(address.ip);
-    match ip.to_ipv4_mapped() {
-        Some(v4) => SocketAddr::new(v4.into(), address.port),
-        None => SocketAddrV6::new(ip, address.port, 0, address.scope).into(),
-    }
 }
 
 impl Monitor {

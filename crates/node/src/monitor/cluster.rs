@@ -9,11 +9,11 @@ use super::open_login::OpenLogin;
 use super::settings::worker_user;
 use super::timers::unix_seconds;
 use super::tools::Tools;
-use super::trust::Trust;
 use super::tunnel::Tunnel;
 use super::wakes::{Key, Owner};
 use crate::config::cluster::{Change, Cluster, SignedState};
-use fleetgate_policy::cluster::{Identity, Refusal};
+use crate::config::trust::Trust;
+use fleetgate_policy::cluster::{ContainerLabels, Identity, Refusal};
 use fleetgate_sys::process;
 use fleetgate_wire::common::SessionId;
 use fleetgate_wire::node::ConnectionNumber;
@@ -268,10 +268,7 @@ impl Monitor {
         let source = known.source;
         known.parting = Some(refusal.words.clone());
         known.waiting.clear();
-        let at_front = match &known.stage {
-            Stage::Open(_, front) => Some(*front),
-            _ => None,
-        };
+        let at_front = known.front();
         if let Some(timer) = known.deadline.take() {
             self.tools.timers.cancel(timer);
         }
@@ -337,11 +334,12 @@ fn lock<'a>(
 }
 
 /// Decides about an open login again, before each request: whether `containers` of node.toml still lets it in, and in a cluster
-/// what roles and locks say now. What was a yes an hour ago may be a no, or a smaller yes.
+/// what roles and locks say now, by what is known of the container. What was a yes an hour ago may be a no, or a smaller yes.
 pub(crate) fn decide_request_again(
     open_login: &mut OpenLogin,
     tools: &Tools,
     trust: &Trust,
+    container: ContainerLabels<'_>,
 ) -> Result<(), String> {
     let now = unix_seconds();
     if open_login.cluster_logins.is_empty() && !trust.lets_into(&open_login.grant.login) {
@@ -360,7 +358,7 @@ pub(crate) fn decide_request_again(
     let mut is_other = false;
     for cluster_login in &mut open_login.cluster_logins {
         is_other |= cluster_login
-            .decide_again(cluster, login, now, trust.skew)
+            .decide_again(cluster, login, container, now, trust.skew)
             .map_err(|refusal| refusal.words)?;
     }
     if is_other {

@@ -3,7 +3,7 @@
 
 use super::accept::Listeners;
 use super::audit::{Event, WriterThread};
-use super::connections::{Connections, Stage};
+use super::connections::Connections;
 use super::draining::NextMonitor;
 use super::fronts::Fronts;
 use super::label_commands::LabelCommands;
@@ -11,17 +11,17 @@ use super::lobby::Lobby;
 use super::login::LoginAttempt;
 use super::metrics::{MetricsServer, Process};
 use super::network::Networks;
-use super::offer::Offer;
 use super::sessions::Sessions;
 use super::starter::Starter;
 use super::timers::{Timer, now};
 use super::tools::Tools;
-use super::trust::Trust;
 use super::tunnel::Tunnel;
 use super::wakes::{Key, Owner};
 use super::watcher::WatcherProcesses;
 use super::workers::{WorkerEvent, WorkerId, WorkerKind, Workers};
 use crate::config::node_lock::NodeLock;
+use crate::config::offer::Offer;
+use crate::config::trust::Trust;
 use fleetgate_sys::Errno;
 use fleetgate_wire::node::ConnectionNumber;
 use fleetgate_wire::node::front::ToFront;
@@ -200,6 +200,7 @@ impl Monitor {
                 }
             }
             Owner::Launches => {
+                self.containers_seen();
                 for (key, outcome) in self.tools.launches.take() {
                     match key.owner {
                         Owner::Logins => self.files_read(key.id, outcome),
@@ -229,10 +230,8 @@ impl Monitor {
         self.watch_sessions();
         self.tell_ends(false);
         while let Some((connection, message, fds)) = self.tools.to_fronts.pop() {
-            let front = self.connections.get(connection).and_then(|c| match &c.stage {
-                Stage::Open(_, front) if !c.hung_up => Some(*front),
-                _ => None,
-            });
+            let known = self.connections.get(connection).filter(|c| !c.hung_up);
+            let front = known.and_then(|c| c.front());
             // The first session runs: whoever wants to know where the time went is told now.
             if matches!(message, ToFront::Started { .. })
                 && let Some((worker, ticket, spans)) = self.tools.spans.take(connection)

@@ -5,24 +5,18 @@
 //! another front's connection is as if it were about none.
 
 use super::Monitor;
-use super::cluster::decide_request_again;
-use super::connections::{PendingRequest, Stage, quoted};
+use super::connections::{PendingRequest, quoted};
 use super::forwards::EndedForward;
-use super::names::Lane;
-use super::offer::Offer;
 use super::timers::{Timer, Timers, now};
 use super::wakes::{Key, Owner, Wakes};
 use super::workers::{WorkerId, WorkerKind, Workers};
 use crate::config::host_keys::MAX_PROOFS;
+use crate::config::offer::Offer;
 use fleetgate_policy::grant::Proofs;
 use fleetgate_policy::{AccountName, Denied, Kind, Permits};
 use fleetgate_sys::Errno;
-use fleetgate_wire::common::Account;
-use fleetgate_wire::names::Found;
-use fleetgate_wire::net::Done;
 use fleetgate_wire::node::front::{FromFront, RequestKind, ToFront};
 use fleetgate_wire::node::{Blob, ConnectionNumber};
-use fleetgate_wire::{Failure, Reason};
 use std::collections::{HashMap, HashSet};
 use std::ffi::CStr;
 use std::time::Duration;
@@ -145,11 +139,6 @@ impl Fronts {
 
 /// The most proofs of host keys that one connection gets in its life.
 pub const MAX_PROOFS_OF_CONNECTION: usize = 4 * MAX_PROOFS;
-/// The most sessions and sockets of one connection that wait for its account to be looked up.
-pub const MAX_SESSIONS_OF_UNKNOWN_ACCOUNT: usize = 64;
-
-/// What is told of an account that somebody logged in as.
-const NO_ACCOUNT: &str = "there is no such account any more";
 
 impl Monitor {
     /// A frame of a front's.
@@ -165,24 +154,15 @@ impl Monitor {
             // Ready: the only message that is about no connection.
             return self.workers.ready(front);
         };
-        if let FromFront::Closed {
-            why, received, sent, ..
-        } = &message
-            && self.connections.was_of_front(connection, front)
-        {
-            return self.end_with(connection, &quoted(why), *received, *sent);
-        }
-        if let FromFront::Forwarded {
-            to, sent, received, ..
-        } = &message
-            && self.connections.was_of_front(connection, front)
-        {
-            return self.forwarded(connection, to, *sent, *received);
-        }
+        // Of one that hung up only its end is heard.
+        let is_end = matches!(message, FromFront::Closed { .. } | FromFront::Forwarded { .. });
+        let hung_up = is_end && self.connections.was_of_front(connection, front);
         let offer = self.offer.clone();
-        let Some(known) = self.connections.of_front(connection, front) else {
-            return;
+        let known = match hung_up {
+            true => self.connections.get(connection),
+            false => self.connections.of_front(connection, front),
         };
+        let Some(known) = known else { return };
         // A client that closed its end does not show as a hang-up (EPOLLHUP is both directions), and a front that was
         // taken over would not tell: whoever is gone asks for nothing.
         let is_request = matches!(
@@ -256,121 +236,13 @@ impl Monitor {
             open_login.forwards.tell(&self.tools.audit, now(), ended);
         }
     }
-
-    /// A request waits for the account as it is now, and for the requests before it.
-    fn request(&mut self, number: ConnectionNumber, request: PendingRequest) {
-        let Some(known) = self.connections.get(number) else {
-            return;
-        };
-        if known.waiting.len() >= MAX_SESSIONS_OF_UNKNOWN_ACCOUNT {
-            let connection = number;
-            let why = "too many requests wait for the name service";
-            let message = match request {
-                PendingRequest::Session(ticket, _) => ToFront::NotStarted {
-                    connection,
-                    ticket,
-                    why: std::ffi::CString::new(why).unwrap_or_default(),
-                },
-                PendingRequest::Network(ticket, _) => ToFront::Network {
-                    connection,
-                    ticket,
-                    done: failed(why),
-                },
-            };
-            return self.tools.to_fronts.say(number, message, Vec::new());
-        }
-        known.waiting.push(request);
-        if known.waiting.len() > 1 {
-            // The account is being looked up for the one before it.
-            return;
-        }
-        let Some(name) = known.open_login().map(|o| o.grant.login.account().to_owned()) else {
-            return;
-        };
-        let name = std::ffi::CString::new(name).unwrap_or_default();
-        if let Some(account) = self
-            .tools
-            .names
-            .account(Lane::IN, &name, Key::new(Owner::Connections, number))
-        {
-            self.do_requests(number, account.ok_or(NO_ACCOUNT));
-        }
-    }
-
-    /// The account, for the requests that wait for it.
-    pub(crate) fn account_known(&mut self, number: ConnectionNumber, found: Found) {
-        let account = match found {
-            Found::User { account } => Ok(account),
-            Found::TimedOut => Err("the name service did not answer in time"),
-            Found::Failed { .. } => Err("the name service failed"),
-            _ => Err(NO_ACCOUNT),
-        };
-        self.do_requests(number, account);
-    }
-
-    fn do_requests(&mut self, number: ConnectionNumber, account: Result<Account, &str>) {
-        let Some(known) = self.connections.get(number) else {
-            return;
-        };
-        let requests = std::mem::take(&mut known.waiting);
-        let Stage::Open(open_login, _) = &mut known.stage else {
-            return;
-        };
-        let account = match decide_request_again(open_login, &self.tools, &self.trust) {
-            Ok(()) => account.map_err(str::to_owned),
-            Err(why) => {
-                open_login.tell_denied(&self.tools.audit, &self.tools.metrics, why.clone());
-                Err(why)
-            }
-        };
-        for request in requests {
-            let connection = number;
-            match (request, &account) {
-                (PendingRequest::Session(ticket, start), Ok(account)) => {
-                    self.sessions.start(
-                        &mut self.tools,
-                        &self.networks,
-                        open_login,
-                        account.clone(),
-                        ticket,
-                        start,
-                    );
-                }
-                (PendingRequest::Network(ticket, what), Ok(account)) if account.ids.uid == open_login.uid => {
-                    self.networks
-                        .ask(&mut self.tools, open_login, &account.ids, ticket, what);
-                }
-                (PendingRequest::Session(ticket, _), Err(why)) => {
-                    let why = std::ffi::CString::new(why.as_str()).unwrap_or_default();
-                    let message = ToFront::NotStarted {
-                        connection,
-                        ticket,
-                        why,
-                    };
-                    self.tools.to_fronts.say(number, message, Vec::new());
-                }
-                (PendingRequest::Network(ticket, _), account) => {
-                    let why = match account {
-                        Ok(_) => "the account is not the one that logged in",
-                        Err(why) => why,
-                    };
-                    let message = ToFront::Network {
-                        connection,
-                        ticket,
-                        done: failed(why),
-                    };
-                    self.tools.to_fronts.say(number, message, Vec::new());
-                }
-            }
-        }
-    }
 }
 
 /// Proofs of these host keys over the monitor's own session id; all or none. Each is a signature, made on the one thread
 /// that all logins share: a connection gets no more of them than a client may want.
 fn prove(
     known: &mut crate::monitor::connections::Connection,
-    offer: &crate::monitor::offer::Offer,
+    offer: &crate::config::offer::Offer,
     keys: &[Blob],
 ) -> Option<Vec<Blob>> {
     if keys.len() > MAX_PROOFS || known.proofs + keys.len() > MAX_PROOFS_OF_CONNECTION {
@@ -387,16 +259,6 @@ fn prove(
         Some(Blob { bytes })
     };
     keys.iter().map(one).collect()
-}
-
-fn failed(why: &str) -> Done {
-    Done::Failed {
-        failure: Failure {
-            reason: Reason::Denied,
-            errno: 0,
-            subject: std::ffi::CString::new(why).unwrap_or_default(),
-        },
-    }
 }
 
 /// Fronts refuse what is not worth asking for without knowing why: the rule, for the audit log.

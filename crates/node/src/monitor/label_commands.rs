@@ -4,10 +4,9 @@
 use super::timers::Timer;
 use super::tools::Tools;
 use super::wakes::{Key, Owner};
-use crate::config::{Config, LabelCommand};
+use crate::config::LabelCommand;
 use fleetgate_launch::Launch;
 use fleetgate_launch::LaunchOutcome;
-use fleetgate_policy::cluster::MAX_LABELS;
 use fleetgate_sys::file::{self, flags, pipe};
 use fleetgate_sys::poll::READ;
 use fleetgate_sys::{Errno, Fd, process};
@@ -15,14 +14,9 @@ use fleetgate_wire::common::{Account, Ids};
 use fleetgate_wire::exec::{Exec, Program};
 use fleetgate_wire::order::{Role, Work};
 use std::ffi::CString;
-use std::time::Duration;
 
 /// The most bytes that are read of what a command prints; a value is shorter.
 const MAX_LINE: usize = 1024;
-/// A command is not run more often.
-pub const LEAST_EVERY: Duration = Duration::from_secs(10);
-/// No command takes longer.
-pub const MOST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// All of them.
 #[derive(Debug, Default)]
@@ -73,39 +67,6 @@ pub struct Value {
     pub key: String,
     /// The value.
     pub value: String,
-}
-
-/// Whether they can be run at all; an error names the key of node.toml.
-pub(crate) fn check(config: &Config) -> Result<(), String> {
-    if config.labels.len() + config.label_commands.len() > MAX_LABELS {
-        return Err(format!(
-            "`labels` and `label_commands` have more than {MAX_LABELS} labels"
-        ));
-    }
-    let mut labels = fleetgate_policy::cluster::Labels::new();
-    for (key, value) in &config.labels {
-        labels.set(key, value).map_err(|why| format!("`labels`: {why}"))?;
-    }
-    for (key, command) in &config.label_commands {
-        let bad = |why: &str| Err(format!("`label_commands.{key}`: {why}"));
-        labels
-            .set(key, "")
-            .map_err(|why| format!("`label_commands`: {why}"))?;
-        match command.command.first() {
-            Some(program) if program.starts_with('/') => {}
-            _ => return bad("`command` begins with the absolute path of a program"),
-        }
-        if command.command.iter().any(|word| word.contains('\0')) {
-            return bad("`command` holds a zero byte");
-        }
-        if command.every.0 < LEAST_EVERY {
-            return bad("`every` is 10 s or more");
-        }
-        if command.timeout.0.is_zero() || command.timeout.0 > MOST_TIMEOUT {
-            return bad("`timeout` is more than 0 and at most 60 s");
-        }
-    }
-    Ok(())
 }
 
 impl LabelCommands {
@@ -331,49 +292,6 @@ fn account(name: &str, (uid, gid): (u32, u32)) -> Account {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::Path;
-
-    #[test]
-    fn label_commands_that_cannot_be_run_are_named() {
-        let check =
-            |text: &str| check(&Config::parse(Path::new("node.toml"), text).expect("a configuration"));
-        assert_eq!(
-            check("[label_commands.kernel]\ncommand = [\"/bin/uname\", \"-r\"]"),
-            Ok(())
-        );
-        let many: String = (0..=MAX_LABELS).map(|i| format!("l{i} = \"x\"\n")).collect();
-        for (text, part) in [
-            (
-                "[label_commands.x]\ncommand = []",
-                "`label_commands.x`: `command`",
-            ),
-            (
-                "[label_commands.x]\ncommand = [\"uname\"]",
-                "`label_commands.x`: `command`",
-            ),
-            (
-                "[label_commands.x]\ncommand = [\"/bin/true\"]\nevery = \"9s\"",
-                "`label_commands.x`: `every`",
-            ),
-            (
-                "[label_commands.x]\ncommand = [\"/bin/true\"]\ntimeout = \"61s\"",
-                "`label_commands.x`: `timeout`",
-            ),
-            (
-                "[label_commands.x]\ncommand = [\"/bin/true\"]\ntimeout = 0",
-                "`label_commands.x`: `timeout`",
-            ),
-            (
-                "[label_commands.\"a b\"]\ncommand = [\"/bin/true\"]",
-                "`label_commands`: ",
-            ),
-            ("labels = { env = \"a,b\" }", "`labels`: "),
-            (&format!("[labels]\n{many}"), "more than 64 labels"),
-        ] {
-            let error = check(text).expect_err(text);
-            assert!(error.contains(part), "{text}: {error}");
-        }
-    }
 
     #[test]
     fn the_first_line_is_the_value() {

@@ -1,12 +1,13 @@
 //! Launches on their way: submitted to the launch threads, each with the key of whoever waits for it. It starts nothing
 //! by itself.
 
-use super::containers::Containers;
+use super::containers::{Containers, Entry};
 use super::wakes::Key;
+use fleetgate_launch::pam::PamSession;
+use fleetgate_launch::within_pam::{PamEntry, PamThreads};
 use fleetgate_launch::{Completions, Launch, LaunchError, LaunchOutcome, LaunchThreads, Threads};
 use fleetgate_seal::{FallbackChain, Source};
 use fleetgate_sys::Fd;
-use fleetgate_wire::container::Window;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -14,6 +15,7 @@ use std::sync::Arc;
 pub struct Launches {
     threads: LaunchThreads,
     containers: Containers,
+    pam: PamThreads<Key>,
     completions: Arc<Completions>,
     waiting: HashMap<u64, Key>,
     next: u64,
@@ -23,8 +25,9 @@ impl Launches {
     /// Launches from `chain`'s images, and in containers from those of `enter`.
     pub fn new(chain: Arc<FallbackChain>, enter: Source) -> Result<Launches, LaunchError> {
         Ok(Launches {
+            pam: PamThreads::new(chain.clone()),
             threads: LaunchThreads::new(chain, Threads::default())?,
-            containers: Containers::new(enter),
+            containers: Containers::new(enter)?,
             completions: Completions::new()?,
             waiting: HashMap::new(),
             next: 0,
@@ -39,27 +42,38 @@ impl Launches {
         Ok(())
     }
 
-    /// The same in the container of this name.
-    pub fn submit_in_container(
-        &mut self,
-        container: &str,
-        window: Window,
-        launch: Launch,
-        key: Key,
-    ) -> Result<(), LaunchError> {
+    /// The same in a container.
+    pub fn submit_in_container(&mut self, entry: Entry, launch: Launch, key: Key) -> Result<(), LaunchError> {
         self.next += 1;
         let done = self.completions.file(self.next);
-        self.containers.begin(container, window, launch, done)?;
+        self.containers.begin(entry, launch, done)?;
         self.waiting.insert(self.next, key);
         Ok(())
     }
 
-    /// For a launch that is made elsewhere (inside a PAM session, on a thread of its caller's): what to call with its
-    /// outcome.
-    pub fn elsewhere(&mut self, key: Key) -> impl FnOnce(LaunchOutcome) + Send + 'static {
+    /// The same inside a PAM session, which `resolver` begins. So many of the order's variables come before PAM's.
+    pub fn submit_in_pam(
+        &mut self,
+        resolver: Arc<Fd>,
+        entry: PamEntry,
+        launch: (Launch, usize),
+        key: Key,
+    ) -> Result<(), LaunchError> {
         self.next += 1;
+        let done = self.completions.file(self.next);
+        self.pam.begin(key, resolver, entry, launch, done)?;
         self.waiting.insert(self.next, key);
-        self.completions.file(self.next)
+        Ok(())
+    }
+
+    /// The PAM session that this key's program was launched in.
+    pub fn take_pam(&self, key: Key) -> Option<PamSession> {
+        self.pam.take(&key)
+    }
+
+    /// The containers of this machine.
+    pub fn containers(&self) -> &Containers {
+        &self.containers
     }
 
     /// Readable when launches are done.

@@ -8,32 +8,35 @@ mod helper;
 mod rules;
 
 use super::audit::Event;
+use super::login::pam;
 use super::metrics::Process;
 use super::names::Lane;
 use super::open_login::OpenLogin;
 use super::timers::now;
 use super::tools::Tools;
 use super::wakes::{Key, Owner};
-use fleetgate_launch::Launch;
-use fleetgate_launch::LaunchOutcome;
+use fleetgate_launch::within_pam::PamEntry;
+use fleetgate_launch::{Launch, LaunchError, LaunchOutcome};
 use fleetgate_sys::Fd;
 use fleetgate_sys::poll::READ;
+use fleetgate_wire::Reason;
 use fleetgate_wire::common::Ids;
-use fleetgate_wire::container::Window;
 use fleetgate_wire::names::{About, Found};
 use fleetgate_wire::net::{Done, Networking, Request, Response, What};
 use fleetgate_wire::node::ConnectionNumber;
 use fleetgate_wire::node::front::{Ticket, ToFront};
 use fleetgate_wire::order::{Role, Work};
-use fleetgate_wire::{Failure, Reason};
 use helper::{Helper, ListenerName, PendingRequest};
 use std::collections::HashMap;
 use std::ffi::CString;
+use std::net::SocketAddr;
 
 /// The most requests of one connection that may be unanswered at once.
 pub const MAX_UNANSWERED: usize = 256;
 /// The most answers of one helper that are taken in one turn of the loop: others have a turn between.
 const AT_ONCE: usize = 32;
+/// What is told where the log says more.
+const NOT_OPENED: &str = "the host could not open the socket; its log says why";
 
 /// All networking helpers, one per connection that asked for a socket.
 #[derive(Default)]
@@ -62,7 +65,7 @@ impl Networks {
         what: What,
     ) {
         let connection = open_login.connection;
-        let login = open_login.grant.login.clone();
+        let (login, container) = (open_login.grant.login.clone(), open_login.entry());
         let allowed = rules::allow(&open_login.grant, now(), &tools.config, what);
         let what = match allowed {
             Ok(what) => what,
@@ -74,14 +77,20 @@ impl Networks {
         let helper = self
             .helpers
             .entry(connection)
-            .or_insert_with(|| Helper::new(connection, login));
+            .or_insert_with(|| Helper::new(connection, login, container));
         if let Err((reason, why)) = helper.accept(ticket, what, tools.config.limits.listeners as usize) {
             return fail(tools, connection, ticket, reason, &why);
         }
         if helper.wants_launch() {
-            helper.launching(ids.clone());
-            if self.selinux && helper.login().container().is_none() {
-                let user = CString::new(helper.login().account()).unwrap_or_default();
+            let user = CString::new(helper.login().account()).unwrap_or_default();
+            // Forwards are where the connection's first session is.
+            let is_in_pam = tools.pam && helper.container().is_none();
+            let pam = is_in_pam.then(|| PamEntry {
+                shared: Some(open_login.pam.clone()),
+                start: pam::start_again(&tools.config, &open_login.grant, &user, c"ssh"),
+            });
+            helper.launching(ids.clone(), pam);
+            if self.selinux && helper.container().is_none() {
                 tools
                     .names
                     .ask(Lane::IN, About::Context { user }, key(connection));
@@ -110,14 +119,12 @@ impl Networks {
         let Some(helper) = self.helpers.get_mut(&connection) else {
             return;
         };
-        let Some(ids) = helper.ids() else { return };
-        if let Err(why) = launch(tools, helper, ids, selinux) {
+        let Some(whom) = helper.launched_as() else {
+            return;
+        };
+        if let Err(why) = launch(tools, helper, whom, selinux) {
             tracing::error!("a networking helper is not started: {why}");
-            self.gone(
-                tools,
-                connection,
-                "the host could not open the socket; its log says why",
-            );
+            self.gone(tools, connection, NOT_OPENED);
         }
     }
 
@@ -158,11 +165,7 @@ impl Networks {
                     Ok(()) => self.flush(tools, connection),
                     Err(e) => {
                         tracing::error!("a networking helper cannot be listened to: {e}");
-                        self.gone(
-                            tools,
-                            connection,
-                            "the host could not open the socket; its log says why",
-                        );
+                        self.gone(tools, connection, NOT_OPENED);
                     }
                 }
             }
@@ -171,11 +174,11 @@ impl Networks {
             (_, Err(e)) => {
                 tools.metrics.launch_failed();
                 tracing::error!("a networking helper is not started: {e}");
-                self.gone(
-                    tools,
-                    connection,
-                    "the host could not open the socket; its log says why",
-                );
+                let why = match e {
+                    LaunchError::Pam(_) => "PAM refused the forwarding; the host's log says why",
+                    _ => NOT_OPENED,
+                };
+                self.gone(tools, connection, why);
             }
         }
     }
@@ -234,7 +237,12 @@ fn key(connection: ConnectionNumber) -> Key {
     Key::new(Owner::Networks, connection)
 }
 
-fn launch(tools: &mut Tools, helper: &Helper, ids: Ids, selinux: Option<CString>) -> Result<(), String> {
+fn launch(
+    tools: &mut Tools,
+    helper: &Helper,
+    (ids, pam): (Ids, Option<PamEntry>),
+    selinux: Option<CString>,
+) -> Result<(), String> {
     #[expect(clippy::cast_possible_truncation, reason = "a small constant")]
     let order = Networking {
         ids,
@@ -248,11 +256,11 @@ fn launch(tools: &mut Tools, helper: &Helper, ids: Ids, selinux: Option<CString>
         ..Launch::new(Work::Networking(order), fds)
     };
     let key = key(helper.connection());
-    match helper.login().container() {
-        None => tools.launches.submit(launch, key),
-        Some(container) => tools
-            .launches
-            .submit_in_container(container, Window::default(), launch, key),
+    let resolver = tools.resolver.clone();
+    match (helper.container().cloned(), pam) {
+        (Some(container), _) => tools.launches.submit_in_container(container, launch, key),
+        (None, Some(pam)) => tools.launches.submit_in_pam(resolver, pam, (launch, 0), key),
+        (None, None) => tools.launches.submit(launch, key),
     }
     .map_err(|e| e.to_string())
 }
@@ -264,54 +272,34 @@ fn answer(tools: &mut Tools, helper: &mut Helper, response: Response, fds: Vec<F
         return;
     };
     let connection = helper.connection();
-    if let (Done::Listening { local }, What::Accept { .. }) = (&done, &what) {
-        let on = local
-            .iter()
-            .map(|end| format!("{}:{}", rules::address(end), end.port));
-        let on = on.collect::<Vec<_>>().join(" ");
+    let on = match (&done, &what) {
+        (Done::Listening { local }, What::Accept { .. }) => {
+            let on = local
+                .iter()
+                .map(|end| SocketAddr::new(end.ip(), end.port).to_string());
+            Some(on.collect::<Vec<_>>().join(" "))
+        }
+        (Done::UnixListening { path }, What::ListenUnix { .. }) => Some(path.to_string_lossy().into_owned()),
+        _ => None,
+    };
+    if let Some(on) = on {
         tools.audit.tell(Event::Listening {
             connection,
             login: helper.login().to_string(),
             on,
         });
     }
-    if let (Done::UnixListening { path }, What::ListenUnix { .. }) = (&done, &what) {
-        let on = path.to_string_lossy().into_owned();
-        tools.audit.tell(Event::Listening {
-            connection,
-            login: helper.login().to_string(),
-            on,
-        });
-    }
-    tools.to_fronts.say(
+    let message = ToFront::Network {
         connection,
-        ToFront::Network {
-            connection,
-            ticket,
-            done,
-        },
-        fds,
-    );
+        ticket,
+        done,
+    };
+    tools.to_fronts.say(connection, message, fds);
 }
 
 fn fail(tools: &mut Tools, connection: ConnectionNumber, ticket: Ticket, reason: Reason, why: &str) {
-    let subject = CString::new(why).unwrap_or_default();
-    let done = Done::Failed {
-        failure: Failure {
-            reason,
-            errno: 0,
-            subject,
-        },
-    };
-    tools.to_fronts.say(
-        connection,
-        ToFront::Network {
-            connection,
-            ticket,
-            done,
-        },
-        Vec::new(),
-    );
+    let why = CString::new(why).unwrap_or_default();
+    tools.to_fronts.no_socket(connection, ticket, reason, why);
 }
 
 /// A request as it goes to the helper.

@@ -1,10 +1,14 @@
 //! A connection after its login: what every request on it is checked against.
 
+use super::containers::Entry;
 use super::forwards::ToldForwards;
 use crate::config::cluster::ClusterLogin;
-use fleetgate_launch::pam::PamSession;
+use fleetgate_launch::within_pam::SharedPam;
 use fleetgate_policy::{Grant, Permits};
+use fleetgate_wire::container::Window;
 use fleetgate_wire::node::{ConnectionAddresses, ConnectionNumber};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// A login that was let in, on its one connection. Gone with it.
 pub struct OpenLogin {
@@ -18,11 +22,13 @@ pub struct OpenLogin {
     pub cluster_logins: Vec<ClusterLogin>,
     /// What the grant permits without what roles take away.
     pub base: Permits,
+    /// The labels of its container, by which roles let it in last; none: no role looks at them.
+    pub container_labels: Option<Arc<BTreeMap<String, String>>>,
     /// The account's number when it was let in. An account that has another one since is not the same.
     pub uid: u32,
-    /// With PAM: the conversation that let it in, accepted and not opened. The connection's first session takes it, so
-    /// that what the modules learnt (a ticket, a key) reaches it; later ones begin their own.
-    pub pam: Option<PamSession>,
+    /// With PAM: the session that its first session and its networking helper share. It begins with the conversation that
+    /// let it in.
+    pub pam: Arc<SharedPam>,
     /// So many requests were refused on it.
     pub denials: u64,
     /// What was told of its forwarded connections.
@@ -30,6 +36,15 @@ pub struct OpenLogin {
 }
 
 impl OpenLogin {
+    /// The container that it leads into, for a launch there.
+    pub fn entry(&self) -> Option<Entry> {
+        self.grant.login.container().map(|name| Entry {
+            name: name.to_owned(),
+            labels: self.container_labels.clone(),
+            window: Window::default(),
+        })
+    }
+
     /// The user of the cluster, for the audit log.
     pub fn user(&self) -> Option<String> {
         self.cluster_logins

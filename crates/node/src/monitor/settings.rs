@@ -1,9 +1,9 @@
 //! What of the configuration is looked at both at the start and at a reload: what is offered to clients, whether anybody can
 //! come in, the system user of the workers. It changes nothing.
 
-use super::offer::Offer;
 use crate::config::Config;
 use crate::config::host_keys::HostKeys;
+use crate::config::offer::Offer;
 use crate::identity::NodeIdentity;
 use std::sync::Arc;
 

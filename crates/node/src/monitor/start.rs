@@ -7,15 +7,13 @@ use super::audit::{Audit, Event};
 use super::connections::Connections;
 use super::error::MonitorError;
 use super::fronts::Fronts;
-use super::label_commands::{self, LabelCommands};
+use super::label_commands::LabelCommands;
 use super::late_chain::{self, LateChain, named};
 use super::launches::Launches;
 use super::lobby::Lobby;
-use super::login::pam;
 use super::metrics::{self, Metrics};
 use super::names::Names;
 use super::network::Networks;
-use super::offer::Offer;
 use super::pam_turns::Turns;
 use super::sessions::{Inherited, Sessions, needs_contexts, usage};
 use super::settings::{is_reachable, offer, worker_user};
@@ -24,14 +22,15 @@ use super::starter::Starter;
 use super::strangers::Strangers;
 use super::timers::Timers;
 use super::tools::{Tools, ZombieCollector};
-use super::trust::Trust;
 use super::tunnel::joined;
 use super::wakes::{Key, Owner, Wakes};
 use super::watcher::{WatchedSessions, WatcherProcesses};
 use super::workers::{Executor, Images, Messages, WorkerEvent, WorkerId, WorkerKind, WorkerStarter, Workers};
 use crate::config::host_keys::HostKeys;
 use crate::config::node_lock::{HANDOVER, NodeLock};
-use crate::config::{CommandEntry, Config, PamUse, SelinuxUse};
+use crate::config::offer::Offer;
+use crate::config::trust::Trust;
+use crate::config::{CommandEntry, Config, SelinuxUse, labels};
 use crate::identity::{DIRECTORY, is_joined, load_tls_key};
 use fleetgate_base::own;
 use fleetgate_launch::cgroup::{Cgroups, outside};
@@ -87,50 +86,19 @@ const OOM_SCORE: &str = "-500";
 /// How long the first processes may take to be executed.
 const FIRST_START_MS: u32 = 60_000;
 
-/// Whether PAM is used with this configuration.
-pub fn uses_pam(config: &Config, user_mode: bool) -> bool {
-    match (config.pam, user_mode) {
-        (_, true) | (PamUse::Off, _) => false,
-        (PamUse::On, _) => true,
-        (PamUse::Auto, _) => pam::service_is_there(config),
-    }
-}
-
-/// Puts what has its default where it belongs without root: below the user's own directories.
-pub fn settle(config: &mut Config, user_mode: bool) {
-    if !user_mode {
-        return;
-    }
-    let plain = Config::default();
-    let home = std::env::var_os("HOME").map_or_else(|| PathBuf::from("/tmp"), PathBuf::from);
-    let state = std::env::var_os("XDG_STATE_HOME").map_or_else(|| home.join(".local/state"), PathBuf::from);
-    if config.state_directory == plain.state_directory {
-        config.state_directory = state.join("fleetgate");
-    }
-    if config.runtime_directory == plain.runtime_directory {
-        config.runtime_directory = match std::env::var_os("XDG_RUNTIME_DIR") {
-            Some(run) => PathBuf::from(run).join("fleetgate"),
-            None => config.state_directory.join("run"),
-        };
-    }
-    if config.audit_log == plain.audit_log {
-        config.audit_log = config.state_directory.join("audit.jsonl");
-    }
-}
-
 /// Where a node with this configuration writes its audit log.
 pub fn audit_log(config: &Config, user_mode: bool) -> PathBuf {
     let mut config = config.clone();
-    settle(&mut config, user_mode);
+    config.settle(user_mode);
     config.audit_log
 }
 
 /// What is wrong with this configuration, beyond its form: the files it names, its lists, its names of algorithms.
 pub fn check(config: &Config, user_mode: bool) -> Result<(), MonitorError> {
     let mut config = config.clone();
-    settle(&mut config, user_mode);
+    config.settle(user_mode);
     let config = &config;
-    label_commands::check(config)?;
+    labels::check(config)?;
     is_own(config)?;
     joined(config)?;
     if let Some(address) = config.metrics {
@@ -149,7 +117,7 @@ pub fn check(config: &Config, user_mode: bool) -> Result<(), MonitorError> {
         )));
     }
     let joined = is_joined(&config.state_directory);
-    Trust::new(config, uses_pam(config, user_mode), joined)?;
+    Trust::new(config, config.uses_pam(user_mode), joined)?;
     let keys = match config.host_keys.is_empty() {
         // Loading would make one.
         true => HostKeys::of(Vec::new()),
@@ -162,7 +130,7 @@ pub fn check(config: &Config, user_mode: bool) -> Result<(), MonitorError> {
 /// The public host keys (blobs) that a node with this configuration shows; its own is made where there is none.
 pub fn host_keys(config: &Config, user_mode: bool) -> Result<Vec<Vec<u8>>, MonitorError> {
     let mut config = config.clone();
-    settle(&mut config, user_mode);
+    config.settle(user_mode);
     let keys = HostKeys::load(&config, user_mode).map_err(|e| e.to_string())?;
     Ok(keys.public())
 }
@@ -173,7 +141,7 @@ pub fn run(options: Options) -> Result<(), MonitorError> {
         signals::descriptor(&[signals::TERM, signals::INT, signals::HUP]).map_err(at("taking signals"))?;
     let (control, listeners) = inherited()?;
     let mut config = Config::load(&options.config).map_err(|e| MonitorError(e.to_string()))?;
-    settle(&mut config, options.user_mode);
+    config.settle(options.user_mode);
     is_own(&config).map_err(MonitorError)?;
     is_reachable(!listeners.is_empty(), is_joined(&config.state_directory)).map_err(MonitorError)?;
     // Before our own limits are raised: sessions get these back.
@@ -187,7 +155,7 @@ pub fn run(options: Options) -> Result<(), MonitorError> {
         front,
         resolver: chain(&options.sources.resolver, c"fleetgate-resolver")?,
         tunnel: LateChain::new(options.sources.tunnel, named(c"fleetgate-tunnel")),
-        resolver_arguments: resolver_arguments(&config, uses_pam(&config, options.user_mode)),
+        resolver_arguments: resolver_arguments(&config, config.uses_pam(options.user_mode)),
         guardian_cgroup: (!options.user_mode).then(outside).flatten(),
         user: (!options.user_mode).then(|| worker_user(&config.user)),
     };
@@ -256,7 +224,7 @@ pub fn open(parts: Parts) -> Result<Monitor, MonitorError> {
         .map_err(at("starting the lobby"))?;
     let heard = executed(&mut workers, &[resolver, lobby], &mut wakes)?;
 
-    let pam = uses_pam(&config, parts.user_mode);
+    let pam = config.uses_pam(parts.user_mode);
     match (pam, parts.user_mode) {
         (true, _) => tracing::info!(service = config.pam_service, "PAM is used"),
         (false, false) => tracing::warn!(
@@ -267,7 +235,7 @@ pub fn open(parts: Parts) -> Result<Monitor, MonitorError> {
     }
     let trust = Trust::new(&config, pam, is_joined(&config.state_directory)).map_err(MonitorError)?;
     let offer = offer(&config, parts.user_mode).map_err(MonitorError)?;
-    label_commands::check(&config).map_err(MonitorError)?;
+    labels::check(&config).map_err(MonitorError)?;
     // It serves on by itself: nobody is to be locked out of a machine because a part of that was lost.
     let joined = joined(&config)
         .inspect_err(|why| tracing::error!("the node serves without its cluster: {why}"))
@@ -288,6 +256,7 @@ pub fn open(parts: Parts) -> Result<Monitor, MonitorError> {
         Launches::new(parts.session.clone(), parts.enter).map_err(at("starting launch threads"))?;
     wakes
         .watch(launches.bell(), READ, Key::new(Owner::Launches, 0))
+        .and_then(|()| wakes.watch(launches.containers().bell(), READ, Key::new(Owner::Launches, 1)))
         .map_err(at("watching launches"))?;
     let session_reaper = session_reaper(&config, parts.user_mode, audit.clone())?;
     let starter = Starter::new(parts.control, parts.signals, parts.small, &wakes)
@@ -317,14 +286,8 @@ pub fn open(parts: Parts) -> Result<Monitor, MonitorError> {
         metrics,
         spans: Spans::default(),
     };
-    let sessions = Sessions::new(
-        parts.session,
-        Arc::new(session_reaper),
-        parts.cgroups,
-        parts.inherited,
-        &tools,
-    )
-    .map_err(at("making an eventfd"))?;
+    let sessions = Sessions::new(Arc::new(session_reaper), parts.cgroups, parts.inherited, &tools)
+        .map_err(at("making an eventfd"))?;
     let networks = Networks::new(needs_contexts(&tools.config));
     let mut monitor = Monitor {
         tools,

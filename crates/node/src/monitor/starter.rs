@@ -1,16 +1,15 @@
 //! The starter, as the monitor knows it: its socket, and the signals that say the same without one. Both ask for three
 //! things: read the configuration again, accept no more, end.
 
+use super::Monitor;
 use super::audit::Event;
-use super::connections::Stage;
-use super::offer::Offer;
 use super::settings::{is_reachable, offer};
-use super::trust::Trust;
 use super::tunnel::joined;
 use super::wakes::{Key, Owner, Wakes};
-use super::{Monitor, label_commands, uses_pam};
-use crate::config::Config;
 use crate::config::node_lock::NodeLock;
+use crate::config::offer::Offer;
+use crate::config::trust::Trust;
+use crate::config::{Config, labels};
 use fleetgate_seal::FallbackChain;
 use fleetgate_sys::poll::READ;
 use fleetgate_sys::{Errno, Fd, signals, socket};
@@ -169,9 +168,9 @@ impl Monitor {
             return Err("this node was started without a file".to_owned());
         };
         let mut config = Config::load(Path::new(&path)).map_err(|e| e.to_string())?;
-        crate::monitor::settle(&mut config, self.tools.user_mode);
-        let pam = uses_pam(&config, self.tools.user_mode);
-        label_commands::check(&config)?;
+        config.settle(self.tools.user_mode);
+        let pam = config.uses_pam(self.tools.user_mode);
+        labels::check(&config)?;
         let joined = joined(&config)?;
         // One that drains has closed its sockets, and takes nobody in whatever it has.
         is_reachable(self.listeners.has_port() || self.draining, joined.is_some())?;
@@ -205,15 +204,8 @@ impl Monitor {
 
     /// Clients that keep a connection for sessions to come are told to make another one.
     fn tell_fronts_of_drain(&mut self) {
-        for connection in self.connections.numbers(|c| matches!(c.stage, Stage::Open(..))) {
-            let front = self
-                .connections
-                .get(connection)
-                .and_then(|known| match known.stage {
-                    Stage::Open(_, front) => Some(front),
-                    _ => None,
-                });
-            if let Some(front) = front {
+        for connection in self.connections.numbers(|c| c.front().is_some()) {
+            if let Some(front) = self.connections.get(connection).and_then(|c| c.front()) {
                 let word = ToFront::Draining { connection };
                 self.workers.say(front, &word, Vec::new(), &self.tools.wakes);
             }

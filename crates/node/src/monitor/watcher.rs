@@ -17,7 +17,7 @@ use fleetgate_wire::exec::Watch;
 use fleetgate_wire::guard::Request;
 use fleetgate_wire::node::ConnectionNumber;
 use fleetgate_wire::node::watch::{FromWatcher, ToWatcher, WatchedSession};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ pub struct SessionOwner {
 /// All of them.
 #[derive(Debug, Default)]
 pub struct WatchedSessions {
-    filters: HashMap<u8, Arc<Program>>,
+    filters: BTreeMap<Level, Arc<Program>>,
     sessions: HashMap<SessionId, SessionOwner>,
     /// Which listeners the watcher holds.
     keys: HashMap<u64, SessionId>,
@@ -54,15 +54,15 @@ impl WatchedSessions {
     ) -> Result<Option<(Watch, Fd)>, String> {
         let level = match wanted.audit {
             Audit::None => return Ok(None),
-            Audit::Commands => 1,
-            Audit::Files => 2,
-            Audit::Full => 3,
+            Audit::Commands => Level::Commands,
+            Audit::Files => Level::Files,
+            Audit::Full => Level::Full,
         };
         let (filter, pass) = self.filter(level)?;
         let (ours, theirs) = socket::pair().map_err(|e| format!("making a socket: {e}"))?;
         let watched = WatchedSession {
             session,
-            level,
+            level: level.number(),
             refuse_io_uring: wanted.io_uring == Stance::Refuse,
         };
         self.waiting.push((watched.clone(), ours));
@@ -81,16 +81,11 @@ impl WatchedSessions {
     }
 
     /// The instructions of a session's filter, as the kernel has them, and what it lets pass.
-    fn filter(&mut self, level: u8) -> Result<(Vec<u8>, u64), String> {
-        let told = match level {
-            1 => Level::Commands,
-            2 => Level::Files,
-            _ => Level::Full,
-        };
+    fn filter(&mut self, level: Level) -> Result<(Vec<u8>, u64), String> {
         let program = match self.filters.get(&level) {
             Some(program) => program.clone(),
             None => {
-                let made = compile(&selection(told), &Answers::notify()).map_err(|e| e.to_string())?;
+                let made = compile(&selection(level), &Answers::notify()).map_err(|e| e.to_string())?;
                 let program = Arc::new(made);
                 self.filters.insert(level, program.clone());
                 program
@@ -99,7 +94,7 @@ impl WatchedSessions {
         let mut pass = [0; 8];
         net::random(&mut pass).map_err(|e| format!("random numbers: {e}"))?;
         let pass = u64::from_ne_bytes(pass);
-        let steps = with_pass(told, &program, pass).ok_or("the filter lets no helper pass")?;
+        let steps = with_pass(level, &program, pass).ok_or("the filter lets no helper pass")?;
         let bytes = steps.iter().flat_map(|step| {
             let [a, b] = step.code.to_ne_bytes();
             let [c, d, e, f] = step.value.to_ne_bytes();

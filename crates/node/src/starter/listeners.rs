@@ -1,7 +1,6 @@
 //! The listening sockets: systemd's (socket activation, or kept over a restart), else made here. It accepts nothing.
 
 use super::StarterError;
-use crate::monitor::socket_address;
 use fleetgate_sys::net::{self, Address};
 use fleetgate_sys::{Errno, Fd};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -29,7 +28,7 @@ pub fn open(addresses: &[SocketAddr], sockets: Vec<Fd>) -> Result<ListeningSocke
         let addresses = sockets
             .iter()
             .filter_map(|s| net::local(s).ok())
-            .map(|bound| socket_address(&bound))
+            .map(SocketAddr::from)
             .collect();
         return Ok(ListeningSockets {
             sockets,
@@ -63,14 +62,7 @@ pub fn open(addresses: &[SocketAddr], sockets: Vec<Fd>) -> Result<ListeningSocke
 }
 
 fn listen(address: SocketAddr) -> Result<(Fd, SocketAddr), Errno> {
-    let kernels = match address {
-        SocketAddr::V4(a) => Address::v4(a.ip().octets(), a.port()),
-        SocketAddr::V6(a) => Address {
-            ip: a.ip().octets(),
-            scope: a.scope_id(),
-            port: a.port(),
-        },
-    };
+    let kernels = Address::from(address);
     let socket = net::tcp(&kernels)?;
     net::set_reuse_address(&socket)?;
     if address.is_ipv6() {
@@ -78,8 +70,8 @@ fn listen(address: SocketAddr) -> Result<(Fd, SocketAddr), Errno> {
     }
     net::bind(&socket, &kernels)?;
     net::listen(&socket, BACKLOG)?;
-    let bound = socket_address(&net::local(&socket)?);
-    Ok((socket, bound))
+    let bound = net::local(&socket)?;
+    Ok((socket, bound.into()))
 }
 
 #[cfg(test)]

@@ -6,7 +6,9 @@ use super::labels::Labels;
 use super::lock::Locks;
 use super::name::Name;
 use super::refusal::{Reason, Refusal};
-use super::role::{Limits, Recording, Role};
+use super::role::{ContainerLabels, Limits, Recording, Role};
+use super::selector::Selector;
+use crate::account_name::account_and_container;
 use crate::commands::Commands;
 use crate::permits::{Kind, Permits};
 use crate::rule::Rule;
@@ -33,6 +35,8 @@ pub struct Attempt<'a> {
     pub labels: &'a Labels,
     /// The account.
     pub login: &'a str,
+    /// The container that the login leads into, if it leads into one.
+    pub container: ContainerLabels<'a>,
     /// The time.
     pub now: u64,
     /// How far clocks may be apart, seconds.
@@ -67,6 +71,8 @@ enum Says {
     OtherNodes,
     /// It is for this node, and other accounts.
     OtherLogins,
+    /// It is for this node and account, and other containers.
+    OtherContainers,
     /// It would, with these.
     Lacks(Refusal),
 }
@@ -119,13 +125,29 @@ pub fn explain(attempt: &Attempt<'_>) -> Vec<String> {
             continue;
         };
         steps.push(match ask(role, attempt, user) {
-            Says::Yes(_) => format!(
-                "role {name} allows {} on {}: {}",
-                attempt.login,
-                attempt.node,
-                can(role)
-            ),
+            Says::Yes(_) => {
+                let condition = match attempt.container {
+                    ContainerLabels::Unknown if role.looks_at_labels(attempt.login) => {
+                        format!(", if the container has {}", any_of(&role.containers))
+                    }
+                    _ => String::new(),
+                };
+                format!(
+                    "role {name} allows {} on {}{condition}: {}",
+                    attempt.login,
+                    attempt.node,
+                    can(role)
+                )
+            }
             Says::OtherNodes => format!("role {name} is for {}, not for {}", nodes_of(role), attempt.node),
+            Says::OtherContainers => {
+                let (_, container) = account_and_container(attempt.login);
+                format!(
+                    "role {name} is for containers with {}, and {} has none of that",
+                    any_of(&role.containers),
+                    container.unwrap_or_default()
+                )
+            }
             Says::OtherLogins => format!(
                 "role {name} is for the logins {}, not {}",
                 role.logins.join(", "),
@@ -246,6 +268,9 @@ fn ask(role: &Role, attempt: &Attempt<'_>, user: &Name) -> Says {
     if !role.is_for(attempt.login, user) {
         return Says::OtherLogins;
     }
+    if !role.is_for_container(attempt.login, attempt.container) {
+        return Says::OtherContainers;
+    }
     let mut until = attempt.expires.map(|end| end.saturating_add(attempt.skew));
     let mut missing = Vec::new();
     let mut reason = Reason::Mfa;
@@ -286,10 +311,22 @@ fn ask(role: &Role, attempt: &Attempt<'_>, user: &Name) -> Says {
 fn no_role(attempt: &Attempt<'_>, user: &Name) -> Refusal {
     let Attempt { login, node, .. } = attempt;
     let remedy = "ask an administrator for a role that allows it";
-    let here: Vec<&Role> = held(attempt)
-        .filter(|role| matches!(ask(role, attempt, user), Says::OtherLogins))
-        .collect();
-    let (rule, words) = if attempt.identity.roles.is_empty() {
+    let of = |wanted: fn(&Says) -> bool| held(attempt).filter(move |role| wanted(&ask(role, attempt, user)));
+    let here: Vec<&Role> = of(|says| matches!(says, Says::OtherLogins)).collect();
+    let other_containers: Vec<&Role> = of(|says| matches!(says, Says::OtherContainers)).collect();
+    let (rule, words) = if !other_containers.is_empty() {
+        let roles = roles_in_words(other_containers.iter().map(|role| &role.name));
+        let wanted = any_of(other_containers.iter().flat_map(|role| &role.containers));
+        let (account, container) = account_and_container(login);
+        let container = container.unwrap_or_default();
+        (
+            roles.clone(),
+            format!(
+                "by {roles}, {user} enters containers with {wanted} as {account} on {node}, and {container} has none of that: \
+                 {remedy}"
+            ),
+        )
+    } else if attempt.identity.roles.is_empty() {
         (
             "no role".to_string(),
             format!("{user} has no role that would allow {login} on {node}: {remedy}"),
@@ -380,12 +417,16 @@ fn can(role: &Role) -> String {
 }
 
 fn nodes_of(role: &Role) -> String {
-    let nodes: Vec<String> = role.nodes.iter().map(ToString::to_string).collect();
-    if nodes.is_empty() {
-        "no nodes".to_string()
-    } else {
-        nodes.join(" or ")
+    match &role.nodes[..] {
+        [] => "no nodes".to_string(),
+        nodes => any_of(nodes),
     }
+}
+
+/// `env=prod or web1`
+fn any_of<'a>(selectors: impl IntoIterator<Item = &'a Selector>) -> String {
+    let words: Vec<String> = selectors.into_iter().map(ToString::to_string).collect();
+    words.join(" or ")
 }
 
 /// `role dba`, `roles dba and ops`

@@ -1,7 +1,7 @@
 //! What a node says of itself, as keys and values. It does not know where they come from.
 
-use super::name::shortened;
 use crate::Invalid;
+use crate::text::shortened;
 use std::collections::BTreeMap;
 
 /// The most labels of a node.

@@ -5,6 +5,7 @@ use super::name::Name;
 use super::refusal::{Reason, Refusal};
 use crate::Invalid;
 use crate::account_name::account_and_container;
+use crate::text::shortened;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -98,7 +99,7 @@ impl Target {
                 if name.len() != SESSION_DIGITS || !name.bytes().all(is_digit) {
                     return Err(Invalid(format!(
                         "{:?} names no session: it is {SESSION_DIGITS} hexadecimal digits",
-                        super::name::shortened(name)
+                        shortened(name)
                     )));
                 }
                 Target::Session(name.to_string())
@@ -106,7 +107,7 @@ impl Target {
             _ => {
                 return Err(Invalid(format!(
                     "{:?} cannot be locked: name a user, node, login, role, device, proxy or session",
-                    super::name::shortened(kind)
+                    shortened(kind)
                 )));
             }
         })

@@ -27,7 +27,9 @@ pub use labels::{Labels, MAX_LABEL_KEY, MAX_LABEL_VALUE, MAX_LABELS};
 pub use lock::{Lock, Locks, MAX_REASON, REMOVED, SESSION_DIGITS, Target};
 pub use name::{MAX_NAME, Name};
 pub use refusal::{Reason, Refusal};
-pub use role::{Limits, MAX_LIFETIME, MAX_RENEWAL, MAX_ROLE_ENTRIES, MIN_LIFETIME, Recording, Role, USER};
+pub use role::{
+    ContainerLabels, Limits, MAX_LIFETIME, MAX_RENEWAL, MAX_ROLE_ENTRIES, MIN_LIFETIME, Recording, Role, USER,
+};
 pub use selector::{MAX_SELECTOR, Selector};
 pub use state::{
     FRESH_SIGNED, Fresh, MAX_CLUSTER_ROLES, MAX_KEY, MAX_LOCKS, MAX_PROXIES, MAX_STATE, MAX_TRUSTED,

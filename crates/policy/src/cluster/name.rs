@@ -1,6 +1,7 @@
 //! A name of something in the cluster. It is only a form: whether anybody has it is the state's business.
 
 use crate::Invalid;
+use crate::text::shortened;
 use std::fmt;
 
 /// The longest name.
@@ -60,12 +61,6 @@ impl AsRef<str> for Name {
 
 pub(super) fn is_of_a_name(c: char) -> bool {
     c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '.' | '_' | '-')
-}
-
-/// For a message: no more of what somebody sent than a person reads.
-pub(super) fn shortened(text: &str) -> &str {
-    let end = text.char_indices().nth(64).map_or(text.len(), |(at, _)| at);
-    &text[..end]
 }
 
 #[cfg(test)]

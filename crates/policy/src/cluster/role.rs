@@ -2,11 +2,12 @@
 
 use super::name::Name;
 use super::selector::Selector;
-use crate::account_name::login_matches;
+use crate::account_name::{AccountName, account_and_container, login_matches};
 use crate::commands::Commands;
 use crate::permits::Kind;
 use crate::watching::Watching;
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// In a role's logins: the user's own name.
@@ -29,6 +30,9 @@ pub struct Role {
     pub nodes: Vec<Selector>,
     /// As which accounts; [`USER`] is the user's own name.
     pub logins: Vec<String>,
+    /// Which containers its logins `ACCOUNT+CONTAINER` lead into, by their labels; one of them has to match. Empty: any that a
+    /// login's pattern fits.
+    pub containers: Vec<Selector>,
     /// What may be done there.
     pub kinds: Vec<Kind>,
     /// Commands of the node's own list that may be run, where [`Kind::Exec`] is not among the kinds.
@@ -47,6 +51,27 @@ pub struct Role {
     pub limits: Limits,
     /// May administer the cluster.
     pub admin: bool,
+}
+
+/// What is known of the container that a login `ACCOUNT+CONTAINER` leads into.
+#[derive(Clone, Copy, Debug)]
+pub enum ContainerLabels<'a> {
+    /// There are none to enter: behind a plain sshd the name is an account's.
+    NoContainers,
+    /// Nothing yet. Only the node can look, and it does so before anything runs there.
+    Unknown,
+    /// These.
+    Known(&'a BTreeMap<String, String>),
+}
+
+impl ContainerLabels<'_> {
+    /// Before anybody looked at the container.
+    pub fn before_looking(login: &AccountName) -> ContainerLabels<'static> {
+        match login.container() {
+            Some(_) => ContainerLabels::Unknown,
+            None => ContainerLabels::NoContainers,
+        }
+    }
 }
 
 /// How much of a session is kept, the least first.
@@ -107,6 +132,7 @@ impl Role {
             name,
             nodes: Vec::new(),
             logins: Vec::new(),
+            containers: Vec::new(),
             kinds: Role::DEFAULT_KINDS.to_vec(),
             commands: Vec::new(),
             defined: Commands::new(),
@@ -133,6 +159,21 @@ impl Role {
     /// Whether one of them is this login. A container is fitted by its own part alone, which is a pattern.
     pub fn is_for(&self, login: &str, user: &Name) -> bool {
         self.logins_for(user).any(|own| login_matches(&own, login))
+    }
+
+    /// Whether it looks at the labels of the container that this login leads into.
+    pub fn looks_at_labels(&self, login: &str) -> bool {
+        !self.containers.is_empty() && account_and_container(login).1.is_some()
+    }
+
+    /// Whether this login leads into a container that the role is for, as far as that is known.
+    pub fn is_for_container(&self, login: &str, known: ContainerLabels<'_>) -> bool {
+        !self.looks_at_labels(login)
+            || match known {
+                ContainerLabels::NoContainers => false,
+                ContainerLabels::Unknown => true,
+                ContainerLabels::Known(labels) => self.containers.iter().any(|s| s.matches_container(labels)),
+            }
     }
 }
 
@@ -187,7 +228,7 @@ pub(super) fn kinds_of(word: &str) -> Result<&'static [Kind], String> {
         let known: Vec<&str> = WORDS.iter().map(|(word, _)| *word).collect();
         format!(
             "{:?} is no kind: there are {}",
-            super::name::shortened(word),
+            crate::text::shortened(word),
             known.join(", ")
         )
     })

@@ -1,9 +1,12 @@
-//! What chooses nodes: a name, a pattern of names, or labels. It reads what people write and knows no inventory.
+//! What chooses nodes: a name, a pattern of names, or labels; containers are chosen by labels alone. It reads what people write
+//! and knows no inventory.
 
 use super::labels::{self, Labels};
-use super::name::{Name, is_of_a_name, shortened};
+use super::name::{Name, is_of_a_name};
 use crate::Invalid;
 use crate::pattern;
+use crate::text::shortened;
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// The longest selector.
@@ -56,12 +59,26 @@ impl Selector {
 
     /// Whether a node is meant.
     pub fn matches(&self, name: &Name, labels: &Labels) -> bool {
+        self.fits(name.as_str(), |key| labels.get(key))
+    }
+
+    /// Whether it asks for labels and nothing else.
+    pub fn is_of_labels(&self) -> bool {
+        self.0.iter().all(|part| matches!(part, Part::Label { .. }))
+    }
+
+    /// Whether a container with these labels is meant. They are somebody else's, and have no form of ours.
+    pub fn matches_container(&self, labels: &BTreeMap<String, String>) -> bool {
+        self.is_of_labels() && self.fits("", |key| labels.get(key).map(String::as_str))
+    }
+
+    fn fits<'a>(&self, name: &str, label: impl Fn(&str) -> Option<&'a str>) -> bool {
         self.0.iter().all(|part| match part {
-            Part::Named(wanted) => pattern::fits(wanted.as_bytes(), name.as_str().as_bytes()),
+            Part::Named(wanted) => pattern::fits(wanted.as_bytes(), name.as_bytes()),
             Part::Label { key, values, not } => {
                 let fits = |has: &str| values.iter().any(|v| pattern::fits(v.as_bytes(), has.as_bytes()));
-                // A node without the label has none of the values.
-                labels.get(key).is_some_and(fits) != *not
+                // What has no such label has none of the values.
+                label(key).is_some_and(fits) != *not
             }
         })
     }
@@ -159,6 +176,27 @@ mod tests {
             let selector = Selector::parse(text).unwrap();
             assert_eq!(selector.matches(&name, &labels), want, "{text}");
             assert_eq!(Selector::parse(&selector.to_string()).unwrap(), selector);
+        }
+    }
+
+    #[test]
+    fn containers_are_chosen_by_labels_alone() {
+        let labels = [("app", "web, and more"), ("io.kubernetes.pod.namespace", "shop")];
+        let labels = labels
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .into();
+        for (text, want) in [
+            ("app=web*", true),
+            ("app!=web*", false),
+            ("io.kubernetes.pod.namespace=shop|bank,app=*", true),
+            ("io.kubernetes.pod.namespace!=shop", false),
+            ("tier=db", false),
+            ("tier!=db", true),
+            ("*", false),
+            ("web,app=web*", false),
+        ] {
+            let selector = Selector::parse(text).unwrap();
+            assert_eq!(selector.matches_container(&labels), want, "{text}");
         }
     }
 

@@ -3,7 +3,8 @@
 use crate::shared::Shared;
 use crate::state::{Inventory, InventoryNode, SKEW, View, now};
 use fleetgate_policy::cluster::{
-    Allowed, Attempt, Identity, Labels, Name, Reason, Refusal, Selector, decide, decide_identity, logins_of,
+    Allowed, Attempt, ContainerLabels, Identity, Labels, Name, Reason, Refusal, Selector, decide,
+    decide_identity, logins_of,
 };
 use fleetgate_proto::v1::Node;
 use fleetgate_ssh::key::Certificate;
@@ -60,6 +61,7 @@ fn attempt<'a>(
         node,
         labels,
         login,
+        container: ContainerLabels::Unknown,
         now: now(),
         skew: SKEW,
     }

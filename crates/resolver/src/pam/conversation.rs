@@ -40,6 +40,17 @@ impl Link {
         }))
     }
 
+    /// Another link for the same session, over `socket`.
+    pub fn beside(&self, socket: Fd) -> Result<Rc<Link>, Errno> {
+        Link::new(socket, self.prompt_timeout_ms)
+    }
+
+    /// Says a last word: nothing is said or heard on this link any more.
+    pub fn leave(&self, word: &FromPam) {
+        self.say(word, &[]);
+        self.gone.set(true);
+    }
+
     /// The socket's number, to wait for; none when nobody is there.
     pub fn raw(&self) -> Option<i32> {
         (!self.gone.get()).then(|| self.socket.raw())

@@ -4,6 +4,7 @@
 //! new one, so that none is ever begun with modules that an upgrade has replaced. Running sessions keep theirs.
 
 mod conversation;
+mod keep;
 pub mod session;
 pub mod stack;
 mod warm;

@@ -3,25 +3,20 @@
 //! and nothing else.
 
 use super::conversation::{Link, LinkClosed, OverLink};
+use super::keep::keep;
 use fleetgate_sys::glibc::fork::{self, Watchdog};
 use fleetgate_sys::glibc::nss;
 use fleetgate_sys::glibc::pam::{Code, Item, Libpam, Transaction, flags};
-use fleetgate_sys::poll::{self, READ, Watch};
-use fleetgate_sys::process::{self, Exit};
-use fleetgate_sys::spawn::{self, Program, Spawn, Stack, Strings};
-use fleetgate_sys::{Errno, Fd, credentials};
+use fleetgate_sys::{Errno, Fd, credentials, process};
 use fleetgate_wire::common::Variable;
-use fleetgate_wire::pam::{FromPam, HOLD_MS, NOT_A_LAUNCH, Start, ToPam};
+use fleetgate_wire::pam::{FromPam, Start, ToPam};
 use std::ffi::{CStr, CString};
 use std::rc::Rc;
 
-/// A login that is not open after this is killed: a module hangs. Longer than any conversation.
+/// A login whose conversation or opening takes longer is killed: a module hangs. Longer than any conversation.
 const LOGIN_SECONDS: u32 = 900;
 /// Closing that takes longer is killed too.
 const CLOSE_SECONDS: u32 = 300;
-/// The most helpers of one session at once.
-const MAX_HELPERS: usize = 64;
-
 /// Why there is no session.
 enum Stop {
     /// A call refused.
@@ -71,14 +66,19 @@ fn live(libpam: Option<Libpam>, start: &Start, link: &Rc<Link>) -> Result<(), St
         must_change,
     };
     link.say(&accepted, &[]);
-    let tty = match link.hear(true)?.0 {
-        ToPam::Open { tty } => tty,
-        ToPam::Close => {
+    // The connection's first session or forward may come hours later, and no module runs meanwhile.
+    let _ = watchdog.set(0);
+    let (tty, door) = match link.hear(true)? {
+        (ToPam::Open { tty }, mut fds) => (tty, fds.pop()),
+        (ToPam::Close, _) => {
             login.end(link);
             return Ok(());
         }
         _ => return Err(Stop::LinkClosed),
     };
+    watchdog
+        .set(LOGIN_SECONDS)
+        .map_err(|e| system(c"timer_settime", e))?;
     login.open(&user, &tty, start.authenticate)?;
     let environment = login.pam.variables().iter().filter_map(|v| variable(v)).collect();
     let groups = credentials::groups().map_err(|e| system(c"getgroups", e))?;
@@ -91,10 +91,10 @@ fn live(libpam: Option<Libpam>, start: &Start, link: &Rc<Link>) -> Result<(), St
     link.say(&opened, &[]);
     // The session may last for weeks.
     let _ = watchdog.set(0);
-    keep(link);
+    let last = keep(link, door, &opened);
     let _ = watchdog.set(CLOSE_SECONDS);
     link.stop_asking();
-    login.end(link);
+    login.end(&last);
     Ok(())
 }
 
@@ -259,115 +259,5 @@ impl Login {
 impl Drop for Login {
     fn drop(&mut self) {
         self.close();
-    }
-}
-
-/// A helper that runs.
-struct Helper {
-    pid: i32,
-    pidfd: Fd,
-}
-
-/// Starts helpers and waits for them, until the last has ended and no other try is coming, or until there is none and
-/// nobody to order one.
-fn keep(link: &Link) {
-    let mut helpers: Vec<Helper> = Vec::new();
-    let (mut started, mut held) = (false, false);
-    loop {
-        let mut watches: Vec<Watch> = helpers.iter().map(|h| Watch::new(h.pidfd.raw(), READ)).collect();
-        watches.push(Watch::new(link.raw().unwrap_or(-1), READ));
-        if helpers.is_empty() && (link.is_gone() || (started && !held)) {
-            return;
-        }
-        let patience = (helpers.is_empty() && held).then_some(HOLD_MS);
-        if !poll::poll(&mut watches, patience).is_ok_and(|news| news > 0) {
-            return;
-        }
-        let word = watches.pop().is_some_and(|w| w.happened() != 0);
-        helpers.retain(|helper| match process::wait(&helper.pidfd, false) {
-            Ok(None) => true,
-            Ok(Some(exit)) => {
-                link.say(&exited(helper.pid, exit), &[]);
-                false
-            }
-            Err(_) => false,
-        });
-        if word {
-            match link.hear(true) {
-                Ok((
-                    ToPam::Launch {
-                        subcommand,
-                        cgroup,
-                        hold,
-                    },
-                    fds,
-                )) if helpers.len() < MAX_HELPERS => match launch(&subcommand, cgroup, &fds) {
-                    Ok(helper) => {
-                        let pid = helper.pid;
-                        link.say(&FromPam::Started { pid }, &[helper.pidfd.raw()]);
-                        helpers.push(helper);
-                        (started, held) = (true, hold);
-                        drop(fds);
-                        fork::trim_memory();
-                    }
-                    Err((step, errno)) => {
-                        let errno = errno.0;
-                        link.say(&FromPam::NotStarted { step, errno }, &[]);
-                    }
-                },
-                Ok((ToPam::Launch { .. }, _)) => {
-                    let (step, errno) = (NOT_A_LAUNCH, Errno::EAGAIN.0);
-                    link.say(&FromPam::NotStarted { step, errno }, &[]);
-                }
-                Ok((ToPam::Close, _)) if helpers.is_empty() => return,
-                Ok((ToPam::Settled, _)) => held = false,
-                // Anything else has no meaning here; a peer that is gone is seen above.
-                _ => {}
-            }
-        }
-    }
-}
-
-fn exited(pid: i32, exit: Exit) -> FromPam {
-    match exit {
-        Exit::Code(status) => FromPam::Exited {
-            pid,
-            signalled: false,
-            status,
-            core: false,
-        },
-        Exit::Signal { number, core } => FromPam::Exited {
-            pid,
-            signalled: true,
-            status: number,
-            core,
-        },
-    }
-}
-
-/// Starts a helper as this process's child, so that it inherits what the modules have set: limits, namespaces,
-/// keyrings, audit's login uid, cgroup.
-fn launch(subcommand: &CStr, cgroup: bool, fds: &[Fd]) -> Result<Helper, (u32, Errno)> {
-    let (image, control, null, cgroup) = match (fds, cgroup) {
-        ([image, control, null], false) => (image, control, null, None),
-        ([image, control, null, cgroup], true) => (image, control, null, Some(cgroup)),
-        _ => return Err((NOT_A_LAUNCH, Errno::EINVAL)),
-    };
-    let argv = Strings::new([c"fleetgate-session", subcommand, c"--order"]);
-    let envp = Strings::new([]);
-    let what = Spawn {
-        program: Program::Fd(image),
-        argv: &argv,
-        envp: &envp,
-        fds: &[null.raw(), null.raw(), null.raw(), control.raw()],
-        cgroup,
-    };
-    let mut stack = Stack::new().map_err(|e| (spawn::Step::Stack as u32, e))?;
-    match spawn::spawn(&what, &mut stack) {
-        Ok(child) => Ok(Helper {
-            pid: child.pid,
-            pidfd: child.pidfd,
-        }),
-        Err(e) => Err((e.step as u32, e.errno)),
     }
 }

@@ -4,6 +4,7 @@
 use super::{Restrictions, Touch};
 use fleetgate_policy::address::Sources;
 use fleetgate_policy::permits::{MAX_ENVIRONMENT, MAX_TARGETS, MAX_VARIABLE, Target};
+use fleetgate_policy::text::shortened;
 use fleetgate_policy::{Kind, Permits, Rule};
 use std::net::IpAddr;
 
@@ -313,8 +314,4 @@ fn time(text: &str) -> Option<Expiry> {
         seconds: days * 86400 + hour * 3600 + minute * 60 + second,
         utc,
     })
-}
-
-fn shortened(text: &str) -> String {
-    text.chars().take(64).collect()
 }

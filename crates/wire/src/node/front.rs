@@ -10,6 +10,7 @@
 use super::{
     Blob, ConnectionAddresses, ConnectionNumber, FrontPermits, FrozenConnection, ProcessEnd, Settings,
 };
+use crate::container::Window;
 use crate::net::{Done, What};
 use crate::{choice, record};
 use alloc::ffi::CString;
@@ -151,6 +152,20 @@ record! {
         pub height: u32,
         /// Encoded modes (RFC 4254 §8).
         pub modes: Vec<u8>,
+    }
+}
+
+impl Terminal {
+    /// Its size and modes as the kernel has them, whose numbers have 16 bits.
+    pub fn window(&self) -> Window {
+        let least = |n: u32| u16::try_from(n).unwrap_or(u16::MAX);
+        Window {
+            columns: least(self.columns),
+            rows: least(self.rows),
+            width: least(self.width),
+            height: least(self.height),
+            modes: self.modes.clone(),
+        }
     }
 }
 

@@ -2,31 +2,25 @@
 //! and keeps no more than the windows allow. A peer that sends garbage loses this and nothing else.
 
 use super::Context;
-use super::channel::Session;
-use super::channel::{Channel, Forward, Listener, Use};
-use super::key::Key;
-use super::pump::{PourStop, Which};
+use super::channel::{Channel, Listener, Use};
+use super::pump::Which;
 use crate::lobby::reason_of;
-use crate::start::{WorkerEnd, c_text};
-use fleetgate_ssh::event::{ChannelId, ChannelKind, End, Event, Global, ReplyId};
+use crate::start::WorkerEnd;
+use fleetgate_ssh::event::{End, Event, Global, ReplyId};
 use fleetgate_ssh::settings::Settings;
 use fleetgate_ssh::{Connection, driver};
 use fleetgate_sys::epoll::{self, Epoll};
 use fleetgate_sys::{Errno, Fd, net, stream};
-use fleetgate_wire::node::front::{FromFront, RequestKind, Ticket, ToFront};
-use fleetgate_wire::node::{self, FrontPermit, FrontPermits};
+use fleetgate_wire::node::front::{FromFront, Ticket, ToFront};
+use fleetgate_wire::node::{self, FrontPermits};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What one channel may send in a row.
-const SHARE: usize = 128 * 1024;
 /// Reads, dealings and writes in one turn, before other connections have theirs.
 const ROUNDS: usize = 8;
 /// What clients may have sent to programs that do not read, of one connection. Beyond it nothing more is read from it.
 pub(super) const MAX_UNREAD_BYTES: usize = 32 << 20;
-/// Refusals that are told for the audit log, of one connection: a client could make millions.
-const MAX_DENIED: u32 = 100;
 /// How long a peer may take to read our closing message.
 const CLOSING_TIME: Duration = Duration::from_secs(2);
 
@@ -52,8 +46,8 @@ pub(super) struct FrontConnection {
     /// Bytes that are kept for programs.
     pub(super) kept: usize,
     /// Host keys were told.
-    announced: bool,
-    denied: u32,
+    pub(super) announced: bool,
+    pub(super) denied: u32,
     /// It stands in the queue for a turn.
     due: bool,
     /// An EOF that waits for the exit status, at the latest until then.
@@ -374,228 +368,6 @@ impl FrontConnection {
         }
     }
 
-    /// Passes on what channels have for the client; whether there is more.
-    fn pour(&mut self) -> bool {
-        for _ in 0..self.busy.len() {
-            let Some(channel) = self.busy.pop_front() else {
-                break;
-            };
-            let Some(ch) = self.channels.get_mut(&channel) else {
-                continue;
-            };
-            *ch.queued() = false;
-            let poured = ch.pump().pour(&mut self.core, ChannelId(channel), SHARE);
-            self.settle(channel);
-            if poured == PourStop::Share {
-                self.queue(channel);
-            }
-        }
-        !self.busy.is_empty()
-    }
-
-    /// The channel may have something for the client.
-    pub(super) fn queue(&mut self, channel: u32) {
-        if let Some(ch) = self.channels.get_mut(&channel)
-            && ch.pump().is_readable()
-            && !std::mem::replace(ch.queued(), true)
-        {
-            self.busy.push_back(channel);
-        }
-    }
-
-    /// Has the loop tell of room in a pipe that turned out to be full.
-    pub(super) fn watch_if_full(&mut self, channel: u32, context: &mut Context<'_>) {
-        if let Some(ch) = self.channels.get_mut(&channel)
-            && let Some(fd) = ch.pump().newly_full()
-        {
-            let key = Key::Channel(self.place, Which::Input, channel);
-            // Where it cannot be watched the program reads on, and is given more with the next data.
-            let _ = context.epoll.add_edges(fd, key.to_number());
-        }
-    }
-
-    /// Passes on what is kept of a channel.
-    pub(super) fn flush(&mut self, channel: u32) {
-        if let Some(ch) = self.channels.get_mut(&channel) {
-            let done = ch.pump().flush();
-            if done > 0 {
-                self.kept -= done;
-                self.core.consumed(ChannelId(channel), done);
-            }
-            self.settle(channel);
-        }
-    }
-
-    /// Nobody reads a channel's input any more.
-    pub(super) fn drop_input(&mut self, channel: u32) {
-        if let Some(ch) = self.channels.get_mut(&channel) {
-            let dropped = ch.pump().shut();
-            self.kept -= dropped;
-            self.core.consumed(ChannelId(channel), dropped);
-        }
-    }
-
-    /// Says EOF and CLOSE where they are due.
-    pub(super) fn settle(&mut self, channel: u32) {
-        match self.channels.get_mut(&channel) {
-            Some(Channel::Session(_)) => self.settle_session(channel),
-            Some(Channel::Forward(forward)) if forward.waiting.is_none() && !forward.closed => {
-                let pump = &forward.pump;
-                if pump.is_drained() && !forward.eof_sent {
-                    forward.eof_sent = true;
-                    self.core.eof(ChannelId(channel));
-                }
-                if pump.dead || pump.is_drained() && pump.is_shut() {
-                    forward.closed = true;
-                    self.core.close(ChannelId(channel));
-                    self.drop_input(channel);
-                }
-            }
-            _ => {}
-        }
-    }
-
-    /// The peer opens a channel.
-    fn open(
-        &mut self,
-        channel: ChannelId,
-        kind: ChannelKind,
-        context: &mut Context<'_>,
-    ) -> Result<(), WorkerEnd> {
-        self.announce();
-        match kind {
-            ChannelKind::Session => {
-                let any = [FrontPermit::Shell, FrontPermit::Exec, FrontPermit::Sftp]
-                    .into_iter()
-                    .any(|k| self.permits.has(k));
-                if !any {
-                    return self.refuse(channel, RequestKind::Session, b"session", context);
-                }
-                self.channels
-                    .insert(channel.0, Channel::Session(Box::new(Session::new())));
-                self.core.accept(channel);
-                self.core.close_later(channel);
-                Ok(())
-            }
-            ChannelKind::DirectTcpip { host, port, .. } => self.connect(channel, &host, port, context),
-            ChannelKind::DirectStreamlocal { path } => self.connect_unix(channel, &path, context),
-            ChannelKind::Other { name, .. } => {
-                let text = format!(
-                    "unknown channel type {}",
-                    String::from_utf8_lossy(&name[..name.len().min(64)])
-                );
-                self.core
-                    .refuse(channel, fleetgate_ssh::channel::refusal::UNKNOWN_TYPE, &text);
-                Ok(())
-            }
-            _ => {
-                let reason = fleetgate_ssh::channel::refusal::UNKNOWN_TYPE;
-                self.core.refuse(channel, reason, "a server opens such channels");
-                Ok(())
-            }
-        }
-    }
-
-    /// The grant has no such thing: said to the client, and told for the audit log.
-    pub(super) fn refuse(
-        &mut self,
-        channel: ChannelId,
-        kind: RequestKind,
-        what: &[u8],
-        context: &mut Context<'_>,
-    ) -> Result<(), WorkerEnd> {
-        self.core.refuse(
-            channel,
-            fleetgate_ssh::channel::refusal::PROHIBITED,
-            "this login may not do that",
-        );
-        self.deny(kind, what, context)
-    }
-
-    /// Tells of a refusal for the audit log.
-    pub(super) fn deny(
-        &mut self,
-        kind: RequestKind,
-        what: &[u8],
-        context: &mut Context<'_>,
-    ) -> Result<(), WorkerEnd> {
-        self.denied += 1;
-        if self.denied > MAX_DENIED {
-            return Ok(());
-        }
-        context.control.say(&FromFront::Denied {
-            connection: self.number,
-            kind,
-            what: c_text(what),
-        })
-    }
-
-    /// Tells OpenSSH's clients all host keys (UpdateHostKeys). Before their first channel is accepted, not before: what
-    /// is sent alone wakes the client for itself.
-    fn announce(&mut self) {
-        if std::mem::replace(&mut self.announced, true)
-            || !self.core.info().peer_version.starts_with(b"SSH-2.0-OpenSSH")
-        {
-            return;
-        }
-        let mut keys: Vec<Vec<u8>> = Vec::new();
-        for offer in &self.core.settings().host_keys {
-            if !offer.algorithm.contains("-cert-") && !keys.contains(&offer.blob) {
-                keys.push(offer.blob.clone());
-            }
-        }
-        self.core.global(&Global::HostKeys { keys }, false);
-    }
-
-    /// The client closed a channel. What it sent before is passed on first, however slowly it is taken; a session whose
-    /// output has ended waits for its program's end too.
-    fn leaving(&mut self, channel: ChannelId) {
-        match self.channels.get_mut(&channel.0) {
-            Some(Channel::Session(session)) => session.leave(),
-            Some(Channel::Forward(forward)) => {
-                forward.pump.end_output();
-                forward.pump.finish();
-            }
-            None => {}
-        }
-        self.settle(channel.0);
-    }
-
-    /// A channel is gone, on both sides.
-    fn closed(&mut self, channel: ChannelId, context: &mut Context<'_>) -> Result<(), WorkerEnd> {
-        let Some(mut ch) = self.channels.remove(&channel.0) else {
-            return Ok(());
-        };
-        self.kept -= ch.pump().shut();
-        match ch {
-            Channel::Session(session) => self.session_closed(*session, context),
-            Channel::Forward(forward) => self.forward_ended(forward, context),
-        }
-    }
-
-    /// The connection ends: with it those of its forwards that have their sockets, which are told like any other's end.
-    pub(super) fn forwards_end(&mut self, context: &mut Context<'_>) -> Result<(), WorkerEnd> {
-        for (_, ch) in std::mem::take(&mut self.channels) {
-            if let Channel::Forward(forward) = ch
-                && forward.ticket != 0
-                && forward.waiting.is_none()
-            {
-                self.forward_ended(forward, context)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn forward_ended(&self, forward: Box<Forward>, context: &mut Context<'_>) -> Result<(), WorkerEnd> {
-        context.control.say(&FromFront::Forwarded {
-            connection: self.number,
-            ticket: forward.ticket,
-            to: forward.to,
-            sent: forward.pump.sent,
-            received: forward.pump.received,
-        })
-    }
-
     /// A number for a request to the monitor.
     pub(super) fn ticket(&mut self, what: Use) -> Ticket {
         self.last_ticket += 1;
@@ -603,23 +375,17 @@ impl FrontConnection {
         self.last_ticket
     }
 
-    /// Has the loop told of a channel's descriptors.
-    pub(super) fn watch(&mut self, channel: u32, context: &Context<'_>) -> Result<(), Errno> {
-        let Some(ch) = self.channels.get_mut(&channel) else {
-            return Ok(());
-        };
-        for (which, fd) in ch.pump().watched() {
-            context
-                .epoll
-                .add_edges(fd, Key::Channel(self.place, which, channel).to_number())?;
-        }
-        Ok(())
-    }
-
     /// Answers where an answer is wanted.
     pub(super) fn answer(&mut self, reply: Option<ReplyId>, done: bool) {
         if let Some(reply) = reply {
             self.core.answer(reply, done);
+        }
+    }
+
+    /// The same of a request for the whole connection: with what it asks for, or none where that is refused.
+    pub(super) fn answer_global(&mut self, reply: Option<ReplyId>, done: Option<&[u8]>) {
+        if let Some(reply) = reply {
+            self.core.answer_global(reply, done);
         }
     }
 }

@@ -1,19 +1,16 @@
-//! Sockets for the client: connections to where it wants (-L, -D, -W), from where it wants to be reached (-R), its agent
-//! and its X11 display. All of them are made by the login's networking helper, as the user, and come through the
+//! Sockets for the client: connections to where it wants (-L, -D, -W), its agent and its X11 display; from where it wants to be
+//! reached (-R) is in `listen`. All of them are made by the login's networking helper, as the user, and come through the
 //! monitor; here a channel is joined with each, and what the grant has not is refused without asking.
 
 use super::Context;
-use super::channel::{Channel, Forward, Listener, Listens, Use};
+use super::channel::{Channel, Forward, Listens, Use};
 use super::connection::FrontConnection;
-use super::key::Key;
 use super::pump::Pump;
 use crate::start::{WorkerEnd, c_text};
 use fleetgate_ssh::channel::refusal;
 use fleetgate_ssh::codec::Write;
-use fleetgate_ssh::event::{ChannelId, ChannelKind, Global, ReplyId};
-use fleetgate_sys::net::{self, Address};
+use fleetgate_ssh::event::{ChannelId, ChannelKind, ReplyId};
 use fleetgate_sys::{Errno, Fd};
-use fleetgate_wire::common::Endpoint;
 use fleetgate_wire::net::{Done, MAX_HOST, What};
 use fleetgate_wire::node::front::{FromFront, RequestKind, Ticket};
 use fleetgate_wire::node::{Blob, FrontPermit};
@@ -22,14 +19,8 @@ use std::ffi::CString;
 
 /// How long a connect may take: as long as the kernel's own patience.
 const CONNECT_MS: u32 = 120_000;
-/// Connections that wait to be accepted by the helper or here.
-const BACKLOG: u32 = 128;
-/// Requests to the monitor that are unanswered or stand for something that listens, of one connection.
-const MAX_USES: usize = 1024;
 /// Displays that are looked through, as sshd does.
 const DISPLAYS: (u16, u16) = (10, 1000);
-/// Whoever is not the user may not connect to a socket that listens for him.
-const UMASK: u32 = 0o177;
 
 impl FrontConnection {
     /// Asks the networking helper, through the monitor.
@@ -138,102 +129,6 @@ impl FrontConnection {
             },
             context,
         )
-    }
-
-    /// A request for the whole connection.
-    pub(super) fn global(
-        &mut self,
-        request: Global,
-        reply: Option<ReplyId>,
-        context: &mut Context<'_>,
-    ) -> Result<(), WorkerEnd> {
-        let listens = matches!(
-            request,
-            Global::TcpipForward { .. } | Global::StreamlocalForward { .. }
-        );
-        if listens && !self.permits.has(FrontPermit::ListenForward) {
-            self.answer_global(reply, None);
-            return self.deny(RequestKind::Listen, b"remote forwarding", context);
-        }
-        if self.uses.len() >= MAX_USES {
-            self.answer_global(reply, None);
-            return Ok(());
-        }
-        match request {
-            Global::TcpipForward { host, port } => {
-                let (Some(name), Ok(number)) = (listening_host(&host), u16::try_from(port)) else {
-                    self.answer_global(reply, None);
-                    return Ok(());
-                };
-                let bound = None;
-                let ticket = self.ticket(Use::Tcp {
-                    host,
-                    port,
-                    reply,
-                    bound,
-                });
-                let what = What::Accept {
-                    host: name,
-                    port: number,
-                    backlog: BACKLOG,
-                };
-                self.ask(ticket, what, context)
-            }
-            Global::StreamlocalForward { path } => {
-                let Some(name) = path_of(&path) else {
-                    self.answer_global(reply, None);
-                    return Ok(());
-                };
-                let ticket = self.ticket(Use::Unix(path, reply));
-                let what = What::ListenUnix {
-                    path: name,
-                    umask: UMASK,
-                    unlink_first: false,
-                    backlog: BACKLOG,
-                };
-                self.ask(ticket, what, context)
-            }
-            Global::CancelTcpipForward { host, port } => {
-                let is = |what: &Use| match what {
-                    Use::Tcp {
-                        host: h,
-                        port: p,
-                        bound: Some(bound),
-                        ..
-                    } => *h == host && (*p == port && port != 0 || u32::from(*bound) == port),
-                    _ => false,
-                };
-                let of = self
-                    .uses
-                    .iter()
-                    .find(|(_, what)| is(what))
-                    .map(|(ticket, _)| *ticket);
-                self.cancel(of, reply, context)
-            }
-            Global::CancelStreamlocalForward { path } => {
-                let is = |l: &Listener| matches!(&l.what, Listens::Unix(p) if *p == path);
-                let of = self.listeners.values().find(|l| is(l)).map(|l| l.ticket);
-                self.cancel(of, reply, context)
-            }
-            Global::ProveHostKeys { keys } => {
-                let ticket = self.ticket(Use::Prove(reply));
-                let keys = keys.into_iter().map(|bytes| Blob { bytes }).collect();
-                context.control.say(&FromFront::Prove {
-                    connection: self.number,
-                    ticket,
-                    keys,
-                })
-            }
-            // The core itself refuses sessions from here on.
-            Global::NoMoreSessions => {
-                self.answer_global(reply, Some(&[]));
-                Ok(())
-            }
-            Global::HostKeys { .. } | Global::Other { .. } => {
-                self.answer_global(reply, None);
-                Ok(())
-            }
-        }
     }
 
     /// The helper's answer to a request, or a connection on what it listens on.
@@ -386,40 +281,8 @@ impl FrontConnection {
         Ok(())
     }
 
-    /// The helper listens for the client: RFC 4254 §7.1 wants the port where the client left it open.
-    fn listening(&mut self, ticket: Ticket, reply: Option<ReplyId>, bound: u16) {
-        let asked = match self.uses.get(&ticket) {
-            Some(Use::Tcp { port, .. }) => *port,
-            _ => return,
-        };
-        let port = u32::from(bound).to_be_bytes();
-        self.answer_global(reply, Some(if asked == 0 { &port } else { &[] }));
-    }
-
-    /// Somebody connected where the helper listens.
-    fn accepted_tcp(&mut self, ticket: Ticket, peer: &Endpoint, fds: Vec<Fd>) {
-        let Some(Use::Tcp {
-            host,
-            bound: Some(bound),
-            ..
-        }) = self.uses.get(&ticket)
-        else {
-            return;
-        };
-        let kind = ChannelKind::ForwardedTcpip {
-            host: host.clone(),
-            port: (*bound).into(),
-            origin: text_of(&peer.address).into_bytes(),
-            origin_port: peer.port.into(),
-        };
-        let to = c_text(format!("the client, from {}:{}", text_of(&peer.address), peer.port).as_bytes());
-        if let Some(socket) = fds.into_iter().next() {
-            self.offer(ticket, &kind, to, socket);
-        }
-    }
-
     /// Opens a channel for a socket. There may be as many as allowed: then the connection is dropped.
-    fn offer(&mut self, ticket: Ticket, kind: &ChannelKind, to: CString, socket: Fd) {
+    pub(super) fn offer(&mut self, ticket: Ticket, kind: &ChannelKind, to: CString, socket: Fd) {
         if let Some(channel) = self.core.open(kind) {
             let forward = Forward::new(ticket, to, Some(socket));
             self.channels.insert(channel.0, Channel::Forward(forward));
@@ -441,124 +304,49 @@ impl FrontConnection {
         Ok(())
     }
 
-    /// Has the loop told of connections on sockets that listen here.
-    fn listen(
-        &mut self,
-        ticket: Ticket,
-        fds: Vec<Fd>,
-        what: impl Fn(usize) -> Listens,
-        context: &mut Context<'_>,
-    ) -> Result<(), WorkerEnd> {
-        for (n, fd) in fds.into_iter().enumerate() {
-            let id = self
-                .listeners
-                .last_key_value()
-                .map_or(0, |(id, _)| id.wrapping_add(1));
-            context
-                .epoll
-                .add_edges(&fd, Key::Listener(self.place, id).to_number())
-                .map_err(WorkerEnd::at("watching a listener"))?;
-            let what = what(n);
-            self.listeners.insert(id, Listener { fd, ticket, what });
+    /// The connection ends: with it those of its forwards that have their sockets, which are told like any other's end.
+    pub(super) fn forwards_end(&mut self, context: &mut Context<'_>) -> Result<(), WorkerEnd> {
+        for (_, ch) in std::mem::take(&mut self.channels) {
+            if let Channel::Forward(forward) = ch
+                && forward.ticket != 0
+                && forward.waiting.is_none()
+            {
+                self.forward_ended(forward, context)?;
+            }
         }
         Ok(())
     }
 
-    /// Connections wait on a listener.
-    pub(super) fn listener_ready(&mut self, listener: u32) {
-        loop {
-            let Some(l) = self.listeners.get(&listener) else {
-                return;
-            };
-            let (socket, peer) = match net::accept_any(&l.fd) {
-                Ok(accepted) => accepted,
-                // The end of what waits, or somebody who went away again.
-                Err(Errno::ECONNABORTED) => continue,
-                Err(_) => return,
-            };
-            let ticket = l.ticket;
-            let (kind, to, last) = match &l.what {
-                Listens::Agent => (ChannelKind::Agent, c"the client's agent".to_owned(), false),
-                Listens::Display { single } => {
-                    let peer = peer.unwrap_or(Address::v4([127, 0, 0, 1], 0));
-                    let kind = ChannelKind::X11 {
-                        origin: text_of(&peer.ip).into_bytes(),
-                        origin_port: peer.port.into(),
-                    };
-                    (kind, c"the client's display".to_owned(), *single)
-                }
-                Listens::Unix(path) => (
-                    ChannelKind::ForwardedStreamlocal { path: path.clone() },
-                    c_text(&[b"the client, from ", &path[..]].concat()),
-                    false,
-                ),
-            };
-            self.offer(ticket, &kind, to, socket);
-            if last {
-                // One connection only: whoever comes next finds nobody.
-                self.listeners.retain(|_, l| l.ticket != ticket);
-            }
-        }
-    }
-
-    /// Ends what listens, at the client's wish.
-    fn cancel(
-        &mut self,
-        of: Option<Ticket>,
-        reply: Option<ReplyId>,
+    pub(super) fn forward_ended(
+        &self,
+        forward: Box<Forward>,
         context: &mut Context<'_>,
     ) -> Result<(), WorkerEnd> {
-        let Some(of) = of else {
-            self.answer_global(reply, None);
-            return Ok(());
-        };
-        self.uses.remove(&of);
-        self.listeners.retain(|_, l| l.ticket != of);
-        let ticket = self.ticket(Use::Cancel(reply));
-        self.ask(ticket, What::Cancel { of }, context)
-    }
-
-    /// Ends what listens, because what it was for is gone.
-    pub(super) fn stop_listening(&mut self, of: Ticket, context: &mut Context<'_>) -> Result<(), WorkerEnd> {
-        self.cancel(Some(of), None, context)
-    }
-
-    fn answer_global(&mut self, reply: Option<ReplyId>, done: Option<&[u8]>) {
-        if let Some(reply) = reply {
-            self.core.answer_global(reply, done);
-        }
+        context.control.say(&FromFront::Forwarded {
+            connection: self.number,
+            ticket: forward.ticket,
+            to: forward.to,
+            sent: forward.pump.sent,
+            received: forward.pump.received,
+        })
     }
 }
 
 /// A host to connect to.
-fn host_of(host: &[u8]) -> Option<CString> {
+pub(super) fn host_of(host: &[u8]) -> Option<CString> {
     if host.is_empty() || host.len() > MAX_HOST {
         return None;
     }
     CString::new(host).ok()
 }
 
-/// A host to listen on; empty: all addresses.
-fn listening_host(host: &[u8]) -> Option<CString> {
-    if host.is_empty() {
-        Some(CString::default())
-    } else {
-        host_of(host)
-    }
-}
-
 /// A socket's path: what fits into the kernel's sockaddr_un.
-fn path_of(path: &[u8]) -> Option<CString> {
+pub(super) fn path_of(path: &[u8]) -> Option<CString> {
     const MAX_PATH: usize = 107;
     if path.is_empty() || path.len() > MAX_PATH {
         return None;
     }
     CString::new(path).ok()
-}
-
-/// An address as people write it.
-fn text_of(address: &[u8; 16]) -> String {
-    std::net::Ipv6Addr::from(*address).to_canonical().to_string()
 }
 
 /// Why a socket could not be had, for the client.
@@ -569,6 +357,8 @@ fn why(failure: &Failure) -> String {
         (0, Reason::TimedOut) => "it took too long".to_owned(),
         (0, Reason::TooMany) => "there are too many".to_owned(),
         (0, Reason::Denied) => "this login may not do that".to_owned(),
+        // The monitor's own words: no helper opens the socket.
+        (0, Reason::System) => failure.subject.to_string_lossy().into_owned(),
         (0, _) => "it cannot be done".to_owned(),
         (errno, _) => Errno(errno).text().to_owned(),
     }
@@ -588,8 +378,9 @@ mod tests {
                 "Temporary failure in name resolution",
             ),
             (Errno::EIO.0, Reason::System, Errno::EIO.text()),
+            (0, Reason::System, "the host said why"),
         ] {
-            let subject = CString::default();
+            let subject = c"the host said why".into();
             let failure = Failure {
                 reason,
                 errno,

@@ -9,8 +9,11 @@
 
 mod channel;
 mod connection;
+mod flow;
 mod forward;
 mod key;
+mod listen;
+mod opening;
 mod pump;
 mod ring;
 mod session;

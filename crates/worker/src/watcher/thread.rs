@@ -43,11 +43,7 @@ pub(super) fn start(
     begun: bool,
     outbox: Arc<Outbox>,
 ) -> std::io::Result<()> {
-    let level = match watched.level {
-        1 => Level::Commands,
-        2 => Level::Files,
-        _ => Level::Full,
-    };
+    let level = Level::numbered(watched.level);
     let mut thread = Thread {
         key,
         listener,

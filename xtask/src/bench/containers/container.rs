@@ -32,24 +32,7 @@ impl Container {
     /// Starts one, with `truth` as its /bin/bench-true.
     pub fn start(runtime: &Path, name: &str, truth: &Path, place: Place) -> Result<Container> {
         let directory = target().join("bench/containers").join(name);
-        let failed = |e: std::io::Error| format!("{}: {e}", directory.display());
-        let _ = std::fs::remove_dir_all(&directory);
-        let bin = directory.join("rootfs/bin");
-        for name in ["bin", "proc", "dev", "sys"] {
-            std::fs::create_dir_all(directory.join("rootfs").join(name)).map_err(failed)?;
-        }
-        std::fs::copy(rival("busybox", "busybox-static")?, bin.join("busybox")).map_err(failed)?;
-        for tool in ["sh", "sleep"] {
-            symlink("busybox", bin.join(tool)).map_err(failed)?;
-        }
-        std::fs::copy(truth, bin.join("bench-true")).map_err(failed)?;
-        run(Command::new("runc").arg("spec").current_dir(&directory))?;
-        let file = directory.join("config.json");
-        let mut config: serde_json::Value =
-            serde_json::from_str(&read_text(&file)?).map_err(|e| e.to_string())?;
-        config["process"]["terminal"] = false.into();
-        config["process"]["args"] = vec!["sleep", "3600"].into();
-        std::fs::write(&file, config.to_string()).map_err(failed)?;
+        bundle(&directory, truth, &["sleep", "3600"])?;
         let mut container = Container {
             runtime: runtime.to_owned(),
             place,
@@ -100,6 +83,32 @@ impl Container {
             _ => Command::new(&self.runtime),
         }
     }
+}
+
+/// Makes a bundle that runs `args` anew, with `truth` as its /bin/bench-true.
+pub fn bundle(directory: &Path, truth: &Path, args: &[&str]) -> Result {
+    let failed = |e: std::io::Error| format!("{}: {e}", directory.display());
+    let _ = std::fs::remove_dir_all(directory);
+    let bin = directory.join("rootfs/bin");
+    for name in ["bin", "proc", "dev", "sys"] {
+        std::fs::create_dir_all(directory.join("rootfs").join(name)).map_err(failed)?;
+    }
+    std::fs::copy(rival("busybox", "busybox-static")?, bin.join("busybox")).map_err(failed)?;
+    for tool in ["sh", "sleep", "true", "cat"] {
+        symlink("busybox", bin.join(tool)).map_err(failed)?;
+    }
+    std::fs::copy(truth, bin.join("bench-true")).map_err(failed)?;
+    run(Command::new("runc").arg("spec").current_dir(directory))?;
+    let file = directory.join("config.json");
+    let mut config: serde_json::Value =
+        serde_json::from_str(&read_text(&file)?).map_err(|e| e.to_string())?;
+    config["process"]["terminal"] = false.into();
+    config["process"]["args"] = args.into();
+    // Debian's release lists ambient capabilities that cannot be raised, and later ones warn of that at each run.
+    if let Some(capabilities) = config["process"]["capabilities"].as_object_mut() {
+        capabilities.remove("ambient");
+    }
+    std::fs::write(&file, config.to_string()).map_err(failed)
 }
 
 impl Drop for Container {

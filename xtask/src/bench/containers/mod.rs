@@ -8,6 +8,7 @@ mod wave;
 
 use super::{Bench, Goal, Promised, Subject, rival};
 use crate::shell::{Result, cargo, musl, output, run, target};
+pub use container::bundle;
 use container::{Container, Place};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -130,7 +131,7 @@ fn sessions(bench: &mut Bench, truth: &Path, by_runc: &Container, by_crun: &Cont
 }
 
 /// The static `true`.
-fn bench_true() -> Result<PathBuf> {
+pub fn bench_true() -> Result<PathBuf> {
     let mut build = cargo();
     build.args(["build", "--profile", "helper", "--package", "fleetgate-benches"]);
     let words = ["--features", "program", "--bin", "bench-true", "--target"];

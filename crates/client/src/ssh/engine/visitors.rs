@@ -1,7 +1,7 @@
 //! Sessions of other processes on this connection. One is asked for in one flight, right behind the login or whenever it
 //! comes; each is told on its own socket what becomes of it, and its end there is its end here.
 
-use super::{Engine, Flow, PendingRequest, Stage};
+use super::{Engine, Flow, PendingRequest, Stage, has_come};
 use crate::master_client::words;
 use crate::ssh::escape::{self, EscapeCommand, Escapes};
 use crate::ssh::guests::Guest;
@@ -12,7 +12,6 @@ use fleetgate_ssh::event::{ChannelId, ChannelKind, NOT_BEGUN, Pty, Request, Wind
 use fleetgate_sys::clock;
 use fleetgate_wire::master::{FromMaster, Size, ToMaster, Work};
 use std::collections::VecDeque;
-use std::future::Future;
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
@@ -271,13 +270,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
         let Some(until) = guests.kept_until() else {
             return false;
         };
-        let idle = self
-            .idle
-            .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(until)));
-        if idle.deadline() != until {
-            idle.as_mut().reset(until);
-        }
-        idle.as_mut().poll(cx).is_ready()
+        has_come(&mut self.idle, until, cx)
     }
 
     /// Whether a session was asked for, and nothing at all has come since for as long as an answer may take.
@@ -291,14 +284,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
             self.answer = None;
             return Ok(());
         };
-        let end = since + ANSWER_TIMEOUT;
-        let answer = self
-            .answer
-            .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(end)));
-        if answer.deadline() != end {
-            answer.as_mut().reset(end);
-        }
-        match (answer.as_mut().poll(cx).is_ready(), &self.guests) {
+        let is_late = has_come(&mut self.answer, since + ANSWER_TIMEOUT, cx);
+        match (is_late, &self.guests) {
             (true, Some(guests)) => Err(SshError::Lost(format!(
                 "no answer within {} s from {}",
                 ANSWER_TIMEOUT.as_secs(),

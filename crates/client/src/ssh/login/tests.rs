@@ -1,7 +1,6 @@
 //! Keys of files that only an agent signs with. The agent is a list here; OpenSSH's own is asked in `interop::fido`.
 
 use super::*;
-use crate::agent::Identity;
 use fleetgate_ssh::key::KeyType;
 use std::cell::Cell;
 use std::os::unix::fs::PermissionsExt;

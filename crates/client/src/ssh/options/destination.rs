@@ -99,7 +99,7 @@ fn decoded(text: &str) -> Option<String> {
 
 /// Labels and patterns choose among nodes; anything else is a name.
 pub fn is_selector(host: &str) -> bool {
-    host.contains(['=', ',', '*', '?'])
+    fleetgate_wire::master::is_selector(host.as_bytes())
 }
 
 /// Reads `HOST`, `HOST:PORT`, `ADDRESS` or `[ADDRESS]:PORT`.

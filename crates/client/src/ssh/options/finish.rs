@@ -2,6 +2,7 @@
 
 use super::{Line, Options, Strict, X11, file, host_and_port, is_selector};
 use crate::ssh::Work;
+use fleetgate_wire::master::container_at;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStringExt;
 
@@ -22,12 +23,17 @@ impl Line {
     /// Takes the container off `NODE+CONTAINER`. What a file says for the node, and `%h` there, is by the node's name.
     pub(super) fn node_of<'a>(&mut self, host: &'a str) -> Result<&'a str, String> {
         // No node's name has a `+`; a server's that is named with --direct is the name service's.
-        match host.split_once('+') {
-            Some((node, container)) if !self.options.direct && !is_selector(host) => {
-                if self.options.container.replace(container.to_owned()).is_some() {
+        match container_at(host.as_bytes()) {
+            Some(at) if !self.options.direct => {
+                if self
+                    .options
+                    .container
+                    .replace(host[at + 1..].to_owned())
+                    .is_some()
+                {
                     return Err(format!("--container: {host:?} names a container already"));
                 }
-                Ok(node)
+                Ok(&host[..at])
             }
             _ => Ok(host),
         }
@@ -41,7 +47,8 @@ impl Line {
             None => host.to_owned(),
         };
         let host = host.as_str();
-        if o.user.as_deref() == Some("") || host.is_empty() {
+        let is_missing = |user: &str| user.is_empty() || user.starts_with('+');
+        if o.user.as_deref().is_some_and(is_missing) || host.is_empty() {
             return Err("a name is missing: [USER@]NODE".into());
         }
         let (host, port) = match (o.direct, host.strip_prefix('[').and_then(|h| h.split_once(']'))) {

@@ -103,7 +103,7 @@ fn the_command_line_is_read_as_ssh_reads_its_own() {
 
 #[test]
 fn a_container_is_named_in_three_ways() {
-    let login = |line: &str| read(line).map(|o| (o.host.clone(), o.login(|| "me".to_owned())));
+    let login = |line: &str| read(line).map(|o| (o.host.clone(), o.login(|_| "me".to_owned())));
     for (line, host, name) in [
         ("web1 --container shop", "web1", "me+shop"),
         ("--container=shop ann@web1 ls", "web1", "ann+shop"),
@@ -123,6 +123,7 @@ fn a_container_is_named_in_three_ways() {
         "--container shop web1+shop",
         "--container shop ann+x@web1",
         "ann+x@web1+shop",
+        "+shop@web1",
         "web1+",
         "+shop",
         "--container= web1",
@@ -394,7 +395,7 @@ fn a_file_of_options_is_read_behind_the_command_line() {
     // A container is in the node, and what the file says is the node's.
     let options = of("web1+shop").expect("read");
     assert_eq!(
-        (options.host.as_str(), options.login(String::new).as_str()),
+        (options.host.as_str(), options.login(|_| String::new()).as_str()),
         ("web1", "ann+shop")
     );
     std::fs::write(&file, "BatchMode yes\nProxyCommand nc\n").expect("written");

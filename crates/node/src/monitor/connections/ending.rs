@@ -172,13 +172,11 @@ impl Monitor {
         self.workers
             .end(worker, &format!("it asked for what it may not: {why}"));
         let theirs = match what {
-            WorkerKind::Lobby => self.connections.numbers(|c| !matches!(c.stage, Stage::Open(..))),
+            WorkerKind::Lobby => self.connections.numbers(|c| c.front().is_none()),
             WorkerKind::Tunnel => self
                 .connections
                 .numbers(|c| c.via.as_ref().is_some_and(|via| via.worker == worker)),
-            _ => self
-                .connections
-                .numbers(|c| matches!(c.stage, Stage::Open(_, own) if own == worker)),
+            _ => self.connections.numbers(|c| c.front() == Some(worker)),
         };
         for number in theirs {
             self.end(number, &format!("the {name} asked for what it may not"));

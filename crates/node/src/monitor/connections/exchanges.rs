@@ -5,9 +5,9 @@
 //! Each connection's exchanges are signed in its own time, so that a client that replaces its keys without end does not have
 //! the monitor sign for it alone.
 
-use super::{Connection, Stage};
+use super::Connection;
+use crate::config::offer::Offer;
 use crate::monitor::Monitor;
-use crate::monitor::offer::Offer;
 use crate::monitor::timers::now;
 use crate::monitor::wakes::{Key, Owner};
 use crate::monitor::workers::WorkerKind;
@@ -187,7 +187,7 @@ impl Monitor {
         let Some(known) = self.connections.get(number) else {
             return;
         };
-        let open = matches!(known.stage, Stage::Open(..));
+        let open = known.front().is_some();
         let signed = sign_under_offers(known, transcript, &offer);
         if let Ok((_, _, took)) = &signed {
             self.timing(number, "exchange", *took);
@@ -212,9 +212,10 @@ impl Monitor {
 
     /// No honest process asks for this.
     fn refuse_to_sign(&mut self, number: ConnectionNumber, why: &str) {
-        let (worker, id) = match self.connections.get(number).map(|c| &c.stage) {
-            Some(Stage::Open(_, front)) => (WorkerKind::Front, *front),
-            _ => (WorkerKind::Lobby, self.lobby.worker),
+        let front = self.connections.get(number).and_then(|known| known.front());
+        let (worker, id) = match front {
+            Some(front) => (WorkerKind::Front, front),
+            None => (WorkerKind::Lobby, self.lobby.worker),
         };
         self.violated(worker, id, Some(number), why);
     }

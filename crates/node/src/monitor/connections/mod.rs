@@ -8,9 +8,9 @@ mod places;
 pub(crate) use ending::{FRONTS_REPORT, quoted};
 
 use crate::config::Limits;
+use crate::config::offer::Offer;
 use crate::monitor::accept::Via;
 use crate::monitor::login::LoginAttempt;
-use crate::monitor::offer::Offer;
 use crate::monitor::open_login::OpenLogin;
 use crate::monitor::strangers::{Strangers, random};
 use crate::monitor::timers::Timer;
@@ -189,22 +189,20 @@ impl Connections {
 
     /// The one of this number, if it is the lobby's.
     pub fn of_lobby(&mut self, number: ConnectionNumber) -> Option<&mut Connection> {
-        self.table
-            .get_mut(&number)
-            .filter(|c| !matches!(c.stage, Stage::Open(..)))
+        self.table.get_mut(&number).filter(|c| c.front().is_none())
     }
 
     /// The one of this number, if it is this front's.
     pub fn of_front(&mut self, number: ConnectionNumber, front: WorkerId) -> Option<&mut Connection> {
         self.table
             .get_mut(&number)
-            .filter(|c| !c.hung_up && matches!(c.stage, Stage::Open(_, own) if own == front))
+            .filter(|c| !c.hung_up && c.front() == Some(front))
     }
 
     /// The one of this number, if it was this front's until it hung up.
     pub fn was_of_front(&mut self, number: ConnectionNumber, front: WorkerId) -> bool {
         let known = self.table.get(&number);
-        known.is_some_and(|c| c.hung_up && matches!(c.stage, Stage::Open(_, own) if own == front))
+        known.is_some_and(|c| c.hung_up && c.front() == Some(front))
     }
 
     /// Ends it: its socket is shut for everybody who holds it, and nobody knows its number any more.
@@ -257,6 +255,14 @@ impl Connection {
         Some(front)
     }
 
+    /// The front that has it.
+    pub fn front(&self) -> Option<WorkerId> {
+        match &self.stage {
+            Stage::Open(_, front) => Some(*front),
+            _ => None,
+        }
+    }
+
     /// Whether the client has closed its end.
     pub fn is_left(&self) -> bool {
         poll(&mut [Watch::new(self.socket.raw(), PEER_CLOSED)], Some(0)) != Ok(0)
@@ -291,7 +297,7 @@ mod tests {
     use super::*;
     use crate::config::Config;
     use crate::config::host_keys::HostKeys;
-    use crate::monitor::trust::Trust;
+    use crate::config::trust::Trust;
     use fleetgate_policy::strangers::Settings;
     use fleetgate_wire::common::Endpoint;
 

@@ -16,6 +16,7 @@ use crate::monitor::timers::now;
 use crate::monitor::wakes::{Key, Owner};
 use crate::monitor::workers::WorkerKind;
 use fleetgate_launch::LaunchOutcome;
+use fleetgate_launch::within_pam::SharedPam;
 use fleetgate_policy::grant::How;
 use fleetgate_policy::{Grant, GrantId};
 use fleetgate_wire::node::lobby::ToLobby;
@@ -157,6 +158,7 @@ impl Monitor {
             &proven_login.proofs,
         );
         let open_login = OpenLogin {
+            container_labels: None,
             connection: number,
             addresses,
             grant: Grant {
@@ -171,7 +173,7 @@ impl Monitor {
             cluster_logins: proven_login.cluster_logins,
             base: proven_login.base,
             uid: proven_login.account.ids.uid,
-            pam: proven_login.pam,
+            pam: SharedPam::new(proven_login.pam),
             denials: 0,
             forwards: ToldForwards::default(),
         };

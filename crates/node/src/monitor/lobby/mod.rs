@@ -243,7 +243,7 @@ impl Monitor {
 
     /// It died: who was in it is out, and it is started again, later and later if it keeps dying.
     pub(crate) fn lobby_gone(&mut self) {
-        let of_lobby = self.connections.numbers(|c| !matches!(c.stage, Stage::Open(..)));
+        let of_lobby = self.connections.numbers(|c| c.front().is_none());
         for number in of_lobby {
             self.end(number, "the lobby ended");
         }

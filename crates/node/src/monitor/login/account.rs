@@ -3,7 +3,7 @@
 
 use super::LoginContext;
 use super::publickey::ClosedAccount;
-use crate::monitor::trust::Trust;
+use crate::config::trust::Trust;
 use fleetgate_policy::{AccountName, access};
 use fleetgate_sys::clock;
 use fleetgate_wire::common::Account;

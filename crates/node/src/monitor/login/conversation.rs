@@ -4,9 +4,9 @@
 use super::account::allowed;
 use super::pam::{self, At, Conversation};
 use super::{LoginAttempt, LoginContext, Step, publickey};
+use crate::config::trust::LoginMethod;
 use crate::monitor::names::Lane;
 use crate::monitor::pam_turns::{Kind, Turn};
-use crate::monitor::trust::LoginMethod;
 use crate::monitor::wakes::{Key, Owner};
 use fleetgate_policy::grant::How;
 use fleetgate_sys::Errno;
@@ -72,7 +72,7 @@ impl LoginAttempt {
             return self.refuse(method, &why, context);
         }
         // libpam would go by the service `other` instead, which lets in whom nobody wrote a rule for.
-        if !pam::service_is_there(&config) {
+        if !config.has_pam_service() {
             let why = format!("pam is on and /etc/pam.d/{} is not there", config.pam_service);
             return self.refuse(method, &why, context);
         }

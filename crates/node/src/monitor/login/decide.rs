@@ -9,11 +9,12 @@ use super::publickey::{self, Decision, SshExchange};
 use super::refusals::end;
 use super::{LoginAttempt, LoginContext, PROTOCOL_ERROR, ProvenLogin, Step};
 use crate::config::cluster::ClusterLogin;
+use crate::config::trust::{LoginMethod, Trust};
 use crate::monitor::names::Lane;
 use crate::monitor::timers;
-use crate::monitor::trust::{LoginMethod, Trust};
 use crate::monitor::wakes::{Key, Owner};
 use fleetgate_policy::access::{self, ProofKind};
+use fleetgate_policy::cluster::ContainerLabels;
 use fleetgate_policy::grant::{How, Proofs};
 use fleetgate_policy::{AccountName, Kind, Rule};
 use fleetgate_ssh::auth::{Method, PublicKey, Request};
@@ -221,7 +222,9 @@ impl LoginAttempt {
         let mut cluster_logins = std::mem::take(&mut self.cluster_logins);
         if let Some(cluster) = &context.tools.cluster {
             let again = cluster_logins.iter_mut().find_map(|cluster_login| {
-                let decided = cluster_login.decide_again(cluster, login.as_str(), now, self.trust.skew);
+                let container = ContainerLabels::before_looking(&login);
+                let decided =
+                    cluster_login.decide_again(cluster, login.as_str(), container, now, self.trust.skew);
                 let user = cluster_login.user().map(ToString::to_string);
                 decided.err().map(|refusal| (user, refusal))
             });

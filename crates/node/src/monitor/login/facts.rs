@@ -2,9 +2,9 @@
 //! groups of the resolver, its key files of a helper that reads them as the user. For a name that nobody has, the same
 //! is asked of the same processes, so that an answer's time tells nothing.
 
+use crate::config::trust::{MAX_KEY_FILES, Trust};
 use crate::monitor::names::Lane;
 use crate::monitor::tools::Tools;
-use crate::monitor::trust::{MAX_KEY_FILES, Trust};
 use crate::monitor::wakes::Key;
 use fleetgate_launch::{Begun, Launch, LaunchError, RunningHelper};
 use fleetgate_policy::AccountName;

@@ -1,6 +1,6 @@
 //! Which ways of logging in are open next, where more than one is asked for (sshd's AuthenticationMethods).
 
-use crate::monitor::trust::LoginMethod;
+use crate::config::trust::LoginMethod;
 
 /// How far somebody is.
 #[derive(Clone, Debug)]

@@ -14,8 +14,8 @@ mod refusal_delay;
 mod refusals;
 
 use super::tools::Tools;
-use super::trust::{LoginMethod, Trust};
 use crate::config::cluster::ClusterLogin;
+use crate::config::trust::{LoginMethod, Trust};
 use conversation::{LoginConversation, Purpose};
 use facts::AccountLookups;
 use fleetgate_launch::pam::PamSession;

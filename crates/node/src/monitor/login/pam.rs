@@ -3,18 +3,13 @@
 use crate::config::Config;
 use crate::monitor::wakes::{Key, Wakes};
 use fleetgate_launch::pam::PamSession;
+use fleetgate_policy::Grant;
 use fleetgate_sys::poll::READ;
 use fleetgate_sys::{Errno, Fd, socket};
 use fleetgate_wire::pam::{FromPam, Prompt, Secret, Start, ToPam, answers_frame, wipe};
 use fleetgate_wire::resolver::ToResolver;
 use std::ffi::{CStr, CString};
-use std::path::Path;
 use std::time::Duration;
-
-/// Whether PAM's service has a file.
-pub fn service_is_there(config: &Config) -> bool {
-    Path::new("/etc/pam.d").join(&config.pam_service).exists()
-}
 
 /// How a conversation ended.
 #[derive(Debug)]
@@ -137,6 +132,18 @@ pub fn start(
         defer_change: !asked,
         environment: Vec::new(),
         prompt_timeout_ms: u32::try_from(prompt_timeout.as_millis()).unwrap_or(u32::MAX),
+    }
+}
+
+/// How PAM is asked again about somebody who is in, for what runs on his connection: nobody is asked anything.
+pub fn start_again(config: &Config, grant: &Grant, user: &CStr, tty: &CStr) -> Start {
+    let service = CString::new(config.pam_service.as_str()).unwrap_or_default();
+    let host = grant.source.ip().to_canonical().to_string();
+    let host = CString::new(host).unwrap_or_default();
+    let asked = !grant.must_change_password;
+    Start {
+        tty: tty.into(),
+        ..start(&service, user, &host, (false, asked), Duration::from_millis(1))
     }
 }
 

@@ -3,7 +3,8 @@
 
 use super::facts::Files;
 use crate::config::cluster::{Cluster, ClusterLogin};
-use crate::monitor::trust::Trust;
+use crate::config::trust::Trust;
+use fleetgate_policy::cluster::ContainerLabels;
 use fleetgate_policy::grant::How;
 use fleetgate_policy::{AccountName, Permits, cluster, login_matches};
 use fleetgate_ssh::auth::PublicKey;
@@ -198,7 +199,10 @@ fn match_key(
     if let (KeyOrCertificate::Certificate(certificate), Some(cluster)) = (presented, cluster)
         && cluster.is_user_ca(certificate.ca())
     {
-        return by_cluster(certificate, claimant, account, cluster);
+        let container = login
+            .as_ref()
+            .map_or(ContainerLabels::NoContainers, ContainerLabels::before_looking);
+        return by_cluster(certificate, claimant, account, container, cluster);
     }
     let alone = |restrictions| KeyMatch {
         restrictions,
@@ -220,6 +224,7 @@ fn by_cluster(
     certificate: &Certificate,
     claimant: &Claimant<'_>,
     account: &str,
+    container: ContainerLabels<'_>,
     cluster: &Cluster,
 ) -> Result<KeyMatch, KeyRefusal> {
     let quietly = |why: String| Err(KeyRefusal::Quietly(why));
@@ -240,7 +245,14 @@ fn by_cluster(
     {
         return quietly(checked.map_or_else(|e| e.to_string(), |_| String::new()));
     }
-    let decided = ClusterLogin::decide(certificate, cluster, claimant.login, claimant.now, claimant.skew);
+    let decided = ClusterLogin::decide(
+        certificate,
+        cluster,
+        claimant.login,
+        container,
+        claimant.now,
+        claimant.skew,
+    );
     match (checked, decided) {
         (_, Err(why)) => quietly(why.into()),
         (_, Ok(Err(refusal))) => Err(KeyRefusal::Openly(Box::new(ClusterRefusal {

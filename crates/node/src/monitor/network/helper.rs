@@ -2,6 +2,8 @@
 //! sent. It decides nothing about who may ask.
 
 use super::{MAX_UNANSWERED, frame};
+use crate::monitor::containers::Entry;
+use fleetgate_launch::within_pam::PamEntry;
 use fleetgate_policy::AccountName;
 use fleetgate_sys::{Errno, Fd, socket};
 use fleetgate_wire::common::Ids;
@@ -39,8 +41,8 @@ pub struct Listener(Option<ListenerName>);
 #[derive(Debug)]
 enum State {
     Asleep,
-    /// Until it is launched, whom it is to be.
-    Launching(Option<Ids>),
+    /// Until it is launched, whom it is to be, and in which PAM session.
+    Launching(Option<(Ids, Option<PamEntry>)>),
     Running {
         pid: i32,
         control: Fd,
@@ -53,6 +55,7 @@ enum State {
 pub struct Helper {
     connection: ConnectionNumber,
     login: AccountName,
+    container: Option<Entry>,
     state: State,
     next: u32,
     /// By the helper's number: unanswered, or listening.
@@ -63,10 +66,11 @@ pub struct Helper {
 
 impl Helper {
     /// Not launched yet.
-    pub fn new(connection: ConnectionNumber, login: AccountName) -> Helper {
+    pub fn new(connection: ConnectionNumber, login: AccountName, container: Option<Entry>) -> Helper {
         Helper {
             connection,
             login,
+            container,
             state: State::Asleep,
             next: HELPER,
             asked: HashMap::new(),
@@ -83,6 +87,11 @@ impl Helper {
     /// As whom.
     pub fn login(&self) -> &AccountName {
         &self.login
+    }
+
+    /// The container that it is to be in.
+    pub fn container(&self) -> Option<&Entry> {
+        self.container.as_ref()
     }
 
     /// Its process, once it runs.
@@ -149,15 +158,15 @@ impl Helper {
         matches!(self.state, State::Asleep) && !self.unsent.is_empty()
     }
 
-    /// It is being launched, to be this user's.
-    pub fn launching(&mut self, ids: Ids) {
-        self.state = State::Launching(Some(ids));
+    /// It is being launched, to be this user's, in this PAM session.
+    pub fn launching(&mut self, ids: Ids, pam: Option<PamEntry>) {
+        self.state = State::Launching(Some((ids, pam)));
     }
 
-    /// Whom it is to be, once.
-    pub fn ids(&mut self) -> Option<Ids> {
+    /// Whom it is to be and in which PAM session, once.
+    pub fn launched_as(&mut self) -> Option<(Ids, Option<PamEntry>)> {
         match &mut self.state {
-            State::Launching(ids) => ids.take(),
+            State::Launching(whom) => whom.take(),
             _ => None,
         }
     }

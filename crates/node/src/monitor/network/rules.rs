@@ -3,7 +3,6 @@
 
 use crate::config::Config;
 use fleetgate_policy::{Grant, GrantRequest, What as Wish};
-use fleetgate_wire::common::Endpoint;
 use fleetgate_wire::net::{MAX_HOST, MAX_TIMEOUT_MS, What};
 use std::ffi::{CStr, CString};
 use std::time::Duration;
@@ -95,15 +94,6 @@ fn bounded(host: &CStr) -> Result<(), String> {
     match host.to_bytes().len() > MAX_HOST {
         true => Err(format!("a host's name is longer than {MAX_HOST} bytes")),
         false => Ok(()),
-    }
-}
-
-/// An address for the audit log.
-pub fn address(end: &Endpoint) -> String {
-    let address = std::net::Ipv6Addr::from(end.address);
-    match std::net::IpAddr::V6(address).to_canonical() {
-        std::net::IpAddr::V4(address) => address.to_string(),
-        std::net::IpAddr::V6(address) => format!("[{address}]"),
     }
 }
 

@@ -8,7 +8,6 @@ use super::helper_checks::account_in_use_without_shell;
 use super::pending::PendingSession;
 use super::{LimitOwner, Session, Sessions, State, TimeLimit, text};
 use crate::config::cluster::ClusterLogin;
-use crate::monitor::accept::address;
 use crate::monitor::audit::{Event, SessionKind};
 use crate::monitor::network::Networks;
 use crate::monitor::open_login::OpenLogin;
@@ -18,7 +17,7 @@ use fleetgate_policy::Watching;
 use fleetgate_policy::commands::NamedCommand;
 use fleetgate_wire::common::Account;
 use fleetgate_wire::node::ConnectionNumber;
-use fleetgate_wire::node::front::{Start, Ticket, ToFront};
+use fleetgate_wire::node::front::{Start, Ticket};
 use std::ffi::CString;
 
 /// What came of a front's Start.
@@ -49,17 +48,14 @@ impl Sessions {
             Ok(Admitted::Begins(number)) => self.prepare(tools, number),
             Err(SessionRefusal(why)) => {
                 open_login.tell_denied(&tools.audit, &tools.metrics, why.clone());
-                tools.to_fronts.say(
-                    connection,
-                    ToFront::NotStarted {
-                        connection,
-                        ticket,
-                        why: text(&why),
-                    },
-                    Vec::new(),
-                );
+                tools.to_fronts.not_started(connection, ticket, text(&why));
             }
         }
+    }
+
+    /// Answers a request with what the node itself says.
+    pub fn answer(&mut self, tools: &mut Tools, connection: ConnectionNumber, ticket: Ticket, text: String) {
+        answers::say(tools, (connection, ticket), text);
     }
 
     /// The checks, and the session's entry.
@@ -134,7 +130,7 @@ impl Sessions {
         let pam = tools.pam && decided.is_login() && container.is_none();
         let session = Session {
             connection,
-            source: address(&open_login.addresses.peer),
+            source: (&open_login.addresses.peer).into(),
             user: open_login.user(),
             end_command: None,
             parting: None,
@@ -171,12 +167,13 @@ impl Sessions {
                 start,
                 account,
                 decided,
+                container: open_login.entry(),
                 agent,
                 display,
                 context: None,
                 watching,
                 cluster_user: ClusterUser::of(&open_login.cluster_logins),
-                accepted: if pam { open_login.pam.take() } else { None },
+                shared_pam: if pam { open_login.pam.for_session() } else { None },
                 pam,
                 xauth: None,
                 under_way: None,
@@ -246,13 +243,7 @@ impl Sessions {
             let _ = std::fs::remove_dir(cgroup);
         }
         for (connection, ticket) in session.clients() {
-            let why = text(&why);
-            let message = ToFront::NotStarted {
-                connection,
-                ticket,
-                why,
-            };
-            tools.to_fronts.say(connection, message, Vec::new());
+            tools.to_fronts.not_started(connection, ticket, text(&why));
         }
         let connection = session.connection;
         tools.audit.tell(Event::SessionRefused {

@@ -225,7 +225,7 @@ impl Sessions {
             connection: open_login.connection,
             login: open_login.grant.login.to_string(),
             session,
-            source: crate::monitor::accept::address(&open_login.addresses.peer),
+            source: (&open_login.addresses.peer).into(),
             user: open_login.user(),
             command,
             age,
@@ -378,12 +378,7 @@ fn hand_over(tools: &mut Tools, (connection, ticket): (ConnectionNumber, Ticket)
         Err(e) => {
             tracing::error!("the result of a named command cannot be given to its client: {e}");
             let why = c"the command's result could not be handed over; the host's log says why".to_owned();
-            let message = ToFront::NotStarted {
-                connection,
-                ticket,
-                why,
-            };
-            return tools.to_fronts.say(connection, message, Vec::new());
+            return tools.to_fronts.not_started(connection, ticket, why);
         }
     };
     let started = ToFront::Started {

@@ -6,10 +6,7 @@ use fleetgate_policy::{Grant, What};
 use fleetgate_wire::common::{Endpoint, Variable};
 use fleetgate_wire::node::front::Start;
 use std::ffi::CString;
-use std::net::{IpAddr, Ipv6Addr};
-
-/// What sshd does not take from PAM: it says itself what these are.
-const NOT_OF_PAM: [&[u8]; 2] = [b"SSH_AUTH_INFO", b"SSH_CONNECTION"];
+use std::net::IpAddr;
 
 /// No variable of a client begins so: these are the server's statement of who somebody is.
 const OURS: &[u8] = b"FLEETGATE_";
@@ -93,19 +90,9 @@ pub fn set(facts: &OrderFacts<'_>, decided: &ProgramChoice) -> Vec<Variable> {
     out
 }
 
-/// Puts what PAM's modules set in its place: over authorized_keys, under `set_env`.
-pub fn add_pam(set: &mut Vec<Variable>, variables_of_keys: usize, pam: Vec<Variable>) {
-    let taken = pam
-        .into_iter()
-        .filter(|v| !NOT_OF_PAM.iter().any(|name| v.name.to_bytes().starts_with(name)));
-    let at = variables_of_keys.min(set.len());
-    set.splice(at..at, taken);
-}
-
 /// An address as text: version 4 as such, a scope after a percent sign.
 pub fn address(end: &Endpoint) -> CString {
-    let address = Ipv6Addr::from(end.address);
-    let text = match IpAddr::V6(address).to_canonical() {
+    let text = match end.ip() {
         IpAddr::V6(address) if end.scope != 0 => format!("{address}%{}", end.scope),
         address => address.to_string(),
     };

@@ -1,9 +1,8 @@
 //! What the file server tells of what was done, as audit events.
 
+use super::Session;
 use crate::monitor::audit::{Audit, Event};
 use fleetgate_sys::{Errno, Fd, socket};
-use fleetgate_wire::common::SessionId;
-use fleetgate_wire::node::ConnectionNumber;
 use fleetgate_wire::{Reply, sftp};
 
 /// The most events of one session that are taken in one turn of the loop: others have a turn between.
@@ -14,7 +13,7 @@ pub const TURNS_AT_THE_END: usize = 32;
 const MAX_EVENT: usize = 16 << 10;
 
 /// Takes what is there; whether there may be more later.
-pub fn hear(from: &Fd, audit: &Audit, connection: ConnectionNumber, session: SessionId, login: &str) -> bool {
+pub(super) fn hear(from: &Fd, audit: &Audit, session: &Session) -> bool {
     let mut buffer = [0; MAX_EVENT];
     for _ in 0..AT_ONCE {
         let got = match socket::receive(from, &mut buffer, false) {
@@ -27,18 +26,13 @@ pub fn hear(from: &Fd, audit: &Audit, connection: ConnectionNumber, session: Ses
             // The helper runs as the user, who may have taken it over: what cannot be read is lost.
             _ => sftp::Event::Lost { count: 1 },
         };
-        audit.tell(Event::File {
-            connection,
-            session,
-            login: login.to_owned(),
-            done,
-        });
+        tell(audit, session, done);
     }
     true
 }
 
 /// The helper's last message: how many events nobody took in time.
-pub fn last_word(control: &Fd, audit: &Audit, connection: ConnectionNumber, session: SessionId, login: &str) {
+pub(super) fn last_word(control: &Fd, audit: &Audit, session: &Session) {
     let mut buffer = [0; 1024];
     let Ok(got) = socket::receive(control, &mut buffer, false) else {
         return;
@@ -48,12 +42,15 @@ pub fn last_word(control: &Fd, audit: &Audit, connection: ConnectionNumber, sess
     };
     let words = failure.subject.to_string_lossy().into_owned();
     if let Some(count) = words.split(' ').next().and_then(|count| count.parse().ok()) {
-        let done = sftp::Event::Lost { count };
-        audit.tell(Event::File {
-            connection,
-            session,
-            login: login.to_owned(),
-            done,
-        });
+        tell(audit, session, sftp::Event::Lost { count });
     }
+}
+
+fn tell(audit: &Audit, session: &Session, done: sftp::Event) {
+    audit.tell(Event::File {
+        connection: session.connection,
+        session: session.id,
+        login: session.login.clone(),
+        done,
+    });
 }

@@ -7,27 +7,23 @@ use super::helper_checks::account_in_use_without_shell;
 use super::helper_order::{HelperOrder, begin_watching, failed};
 use super::pending::{PendingLaunch, PendingSession};
 use super::streams::Streams;
-use super::within_pam::PamLaunch;
 use super::{About, Session, Sessions, State, ended, environment, key, running, say, text};
-use crate::config::Config;
 use crate::monitor::audit::Event;
+use crate::monitor::containers::Entry;
+use crate::monitor::login::pam;
 use crate::monitor::timers::micros;
 use crate::monitor::tools::Tools;
 use fleetgate_launch::cgroup::{Cgroups, SessionCgroup};
+use fleetgate_launch::within_pam::PamEntry;
 use fleetgate_launch::{Begun, Launch, LaunchError, LaunchOutcome, RunningHelper};
 use fleetgate_policy::permits::Program as Permitted;
 use fleetgate_sys::poll::READ;
+use fleetgate_sys::process::Exit;
 use fleetgate_sys::{Errno, Fd, clock};
-use fleetgate_wire::container::Window;
-use fleetgate_wire::node::ProcessEnd;
 use fleetgate_wire::node::front::{Terminal, ToFront};
-use fleetgate_wire::pam::Start as PamStart;
 use fleetgate_wire::{Failure, Reason};
 use std::ffi::CString;
 use std::time::Duration;
-
-/// How long a user has to answer what PAM asks: nobody is asked here.
-const NO_TIME: u32 = 1;
 
 impl Sessions {
     /// A launch came to something.
@@ -78,7 +74,7 @@ impl Sessions {
             pam: pending.pam,
             root: self.root,
         };
-        let container = pending.grant.login.container();
+        let container = pending.container.as_ref();
         if container.is_some() {
             // What the helper looks at for others.
             account_in_use_without_shell(&pending.grant, &pending.account)?;
@@ -131,28 +127,36 @@ impl Sessions {
         });
         let key = key(number, About::Launch);
         if let Some(container) = container {
-            let window = pending.start.terminal.as_ref().map(window).unwrap_or_default();
-            let begun = tools.launches.submit_in_container(container, window, launch, key);
+            let entry = Entry {
+                window: pending
+                    .start
+                    .terminal
+                    .as_ref()
+                    .map(Terminal::window)
+                    .unwrap_or_default(),
+                ..container.clone()
+            };
+            let begun = tools.launches.submit_in_container(entry, launch, key);
             return begun.map_err(|e| SessionRefusal(e.to_string()));
         }
         if !pending.pam {
             return tools.launches.submit(launch, key).map_err(|e| not_launched(&e));
         }
         let tty = session.terminal.clone().unwrap_or_else(|| c"ssh".into());
-        let wanted = PamLaunch {
-            number,
-            accepted: pending.accepted.take(),
-            start: pam_start(pending, &config, tty),
-            resolver: tools.resolver.clone(),
-            launch,
-            variables_of_keys: pending.grant.permits.environment().len(),
+        let entry = PamEntry {
+            shared: pending.shared_pam.take(),
+            start: pam::start_again(&config, &pending.grant, &pending.account.name, &tty),
         };
-        self.opened
-            .begin(self.chain.clone(), wanted, tools.launches.elsewhere(key))
+        let variables_of_keys = pending.grant.permits.environment().len();
+        let resolver = tools.resolver.clone();
+        tools
+            .launches
+            .submit_in_pam(resolver, entry, (launch, variables_of_keys), key)
+            .map_err(|e| not_launched(&e))
     }
 
     fn program_launched(&mut self, tools: &mut Tools, number: u64, outcome: LaunchOutcome) {
-        let pam = self.opened.take(number);
+        let pam = tools.launches.take_pam(key(number, About::Launch));
         let Some(session) = self.all.get_mut(&number) else {
             return;
         };
@@ -295,10 +299,7 @@ impl Sessions {
             },
             ours,
         );
-        let ended = ProcessEnd {
-            status,
-            ..ended(None)
-        };
+        let ended = ended(Some(Exit::Code(status)));
         say(
             tools,
             session,
@@ -321,7 +322,7 @@ fn streams_for(pending: &PendingSession, is_shared: bool) -> Result<Streams, Ses
         _ if matches!(pending.decided.program, Permitted::Sftp { .. }) => {
             Streams::socket().map_err(failed("making a socket"))
         }
-        Some(_) if pending.grant.login.container().is_some() => {
+        Some(_) if pending.container.is_some() => {
             Streams::console().map_err(failed("making a socket for the terminal"))
         }
         Some(terminal) => {
@@ -332,38 +333,11 @@ fn streams_for(pending: &PendingSession, is_shared: bool) -> Result<Streams, Ses
     }
 }
 
-/// The terminal as the client described it.
-fn window(wanted: &Terminal) -> Window {
-    let small = |n: u32| u16::try_from(n).unwrap_or(u16::MAX);
-    Window {
-        columns: small(wanted.columns),
-        rows: small(wanted.rows),
-        width: small(wanted.width),
-        height: small(wanted.height),
-        modes: wanted.modes.clone(),
-    }
-}
-
 /// A cgroup of the session's own, or none.
 fn own_cgroup(cgroups: &mut Cgroups) -> Option<SessionCgroup> {
     let made = cgroups.take();
     made.inspect_err(|e| tracing::warn!("a session goes without a cgroup of its own: {e}"))
         .ok()
-}
-
-/// How PAM's conversation for a session begins, where the login left none.
-fn pam_start(pending: &PendingSession, config: &Config, tty: CString) -> PamStart {
-    PamStart {
-        service: text(&config.pam_service),
-        user: pending.account.name.clone(),
-        remote_host: environment::address(&pending.addresses.peer),
-        remote_user: CString::default(),
-        tty,
-        authenticate: false,
-        defer_change: pending.grant.must_change_password,
-        environment: Vec::new(),
-        prompt_timeout_ms: NO_TIME,
-    }
 }
 
 /// Tells metrics, log and audit log of a session that runs.

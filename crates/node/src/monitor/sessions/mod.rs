@@ -8,7 +8,7 @@
 //! Read in this order: `admit` (may it be?), `choose` (what runs), `prepare` (what is still missing), `launch` with `streams`,
 //! `helper_order`, [`order`] and `environment` (what the helper is given), `running` (what may happen to it then). Beside the
 //! way lie `facts` (what an order is made of), `pending` (what is known of a session that does not run yet), `answers` (one run for several clients), `helper_checks` (accounts that are not in
-//! use, sftp's root), `files` (what the file server tells) and `within_pam`. But for `answers`, this module never reads or
+//! use, sftp's root), `files` (what the file server tells). But for `answers`, this module never reads or
 //! writes what a session says.
 
 mod admit;
@@ -25,7 +25,6 @@ mod pending;
 mod prepare;
 mod running;
 mod streams;
-mod within_pam;
 
 pub use choose::{SessionRefusal, front_permits};
 pub use facts::Inherited;
@@ -40,7 +39,6 @@ use crate::config::{Config, SelinuxUse};
 use fleetgate_launch::cgroup::Cgroups;
 use fleetgate_launch::{End, SessionReaper, present};
 use fleetgate_policy::cluster::{Identity, Refusal};
-use fleetgate_seal::FallbackChain;
 use fleetgate_sys::poll::READ;
 use fleetgate_sys::process::Exit;
 use fleetgate_sys::{Errno, Fd, epoll};
@@ -59,14 +57,12 @@ const MAX_TOLD_SESSIONS: usize = 1000;
 
 /// All sessions.
 pub struct Sessions {
-    chain: Arc<FallbackChain>,
     session_reaper: Arc<SessionReaper>,
     cgroups: Option<Cgroups>,
     inherited: Inherited,
     root: bool,
     selinux: bool,
     ends: Arc<EndedSessions>,
-    opened: within_pam::PamSessions,
     answers: answers::Answers,
     next: u64,
     all: HashMap<u64, Session>,
@@ -213,7 +209,6 @@ struct EndedSessions {
 impl Sessions {
     /// No sessions yet. `cgroups`: none where they cannot be used.
     pub fn new(
-        chain: Arc<FallbackChain>,
         session_reaper: Arc<SessionReaper>,
         cgroups: Option<Cgroups>,
         inherited: Inherited,
@@ -225,14 +220,12 @@ impl Sessions {
         });
         tools.wakes.watch(&ends.bell, READ, BELL)?;
         Ok(Sessions {
-            chain,
             session_reaper,
             cgroups,
             inherited,
             root: !tools.user_mode,
             selinux: needs_contexts(&tools.config),
             ends,
-            opened: within_pam::PamSessions::default(),
             answers: answers::Answers::default(),
             next: 0,
             all: HashMap::new(),
@@ -441,22 +434,15 @@ impl Session {
 
 /// An exit as the front is told of it. One that nobody could wait for is said to be the shells' 255.
 fn ended(exit: Option<Exit>) -> ProcessEnd {
-    match exit {
-        Some(Exit::Code(status)) => ProcessEnd {
-            status,
-            signalled: false,
-            core: false,
-        },
-        Some(Exit::Signal { number, core }) => ProcessEnd {
-            status: number,
-            signalled: true,
-            core,
-        },
-        None => ProcessEnd {
-            status: 255,
-            signalled: false,
-            core: false,
-        },
+    let (status, signalled, core) = match exit {
+        Some(Exit::Code(status)) => (status, false, false),
+        Some(Exit::Signal { number, core }) => (number, true, core),
+        None => (255, false, false),
+    };
+    ProcessEnd {
+        status,
+        signalled,
+        core,
     }
 }
 

@@ -1,15 +1,17 @@
 //! A session on its way, from its admission to its launch.
 
 use super::facts::{ClusterUser, ProgramChoice};
+use crate::monitor::containers::Entry;
 use crate::monitor::timers::Timer;
 use fleetgate_launch::SessionToClose;
-use fleetgate_launch::pam::PamSession;
+use fleetgate_launch::within_pam::SharedPam;
 use fleetgate_policy::{Grant, Watching};
 use fleetgate_sys::Fd;
 use fleetgate_wire::common::Account;
 use fleetgate_wire::node::ConnectionAddresses;
 use fleetgate_wire::node::front::Start;
 use std::ffi::CString;
+use std::sync::Arc;
 
 /// A session on its way.
 pub(super) struct PendingSession {
@@ -18,13 +20,15 @@ pub(super) struct PendingSession {
     pub(super) start: Start,
     pub(super) account: Account,
     pub(super) decided: ProgramChoice,
+    /// The container that it is to run in.
+    pub(super) container: Option<Entry>,
     pub(super) agent: Option<CString>,
     pub(super) display: Option<u16>,
     pub(super) context: Option<CString>,
     pub(super) watching: Watching,
     pub(super) cluster_user: ClusterUser,
-    /// The conversation that let the connection in, for the connection's first session.
-    pub(super) accepted: Option<PamSession>,
+    /// The connection's PAM session, for its first session.
+    pub(super) shared_pam: Option<Arc<SharedPam>>,
     pub(super) pam: bool,
     pub(super) xauth: Option<(Fd, Timer)>,
     /// Made and under way: what the front will be given, and what the session reaper will note.

@@ -249,17 +249,13 @@ impl Sessions {
         let Some(session) = self.all.get_mut(&number) else {
             return;
         };
-        let State::Running(running) = &mut session.state else {
+        let State::Running(running) = &session.state else {
             return;
         };
         let Some(events) = &running.events else { return };
-        if !files::hear(
-            events,
-            &tools.audit,
-            session.connection,
-            session.id,
-            &session.login,
-        ) {
+        if !files::hear(events, &tools.audit, session)
+            && let State::Running(running) = &mut session.state
+        {
             running.events = None;
         }
     }
@@ -304,13 +300,7 @@ impl Sessions {
         let message = session.ended(running.exit);
         say(tools, &session, message, Vec::new());
         if session.kind == SessionKind::Sftp {
-            files::last_word(
-                &running.control,
-                &tools.audit,
-                connection,
-                session.id,
-                &session.login,
-            );
+            files::last_word(&running.control, &tools.audit, &session);
         }
         tools.metrics.session_ended();
         // Only what was killed may have been killed by a command: a session that ends by itself costs no look at the disk.

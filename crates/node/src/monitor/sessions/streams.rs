@@ -37,11 +37,11 @@ impl Streams {
         if let Some(context) = context {
             selinux::label_terminal(&user, context)?;
         }
-        let small = |n: u32| u16::try_from(n).unwrap_or(u16::MAX);
+        let window = wanted.window();
         set_window(
             &user,
-            (small(wanted.columns), small(wanted.rows)),
-            (small(wanted.width), small(wanted.height)),
+            (window.columns, window.rows),
+            (window.width, window.height),
         )?;
         if !wanted.modes.is_empty() {
             let modes = terminal::modes(user.raw())?;

@@ -3,7 +3,7 @@
 
 use super::state::FRESH_COSTS;
 use crate::monitor::Monitor;
-use crate::monitor::accept::{NewConnection, Via, address};
+use crate::monitor::accept::{NewConnection, Via};
 use crate::monitor::audit::Batch;
 use crate::monitor::connections::quoted;
 use crate::monitor::names::Lane;
@@ -184,7 +184,7 @@ impl Monitor {
         let taken = pair(first).and_then(|(ours, theirs)| {
             let peer = &vouched.source;
             let arrived = NewConnection {
-                source: address(peer),
+                source: peer.into(),
                 addresses: ConnectionAddresses {
                     peer: peer.clone(),
                     local: NOWHERE,

@@ -5,7 +5,7 @@
 mod handler;
 mod process;
 mod rejoin;
-pub mod renewal;
+mod renewal;
 mod state;
 mod statement;
 

@@ -1,9 +1,12 @@
 //! What parts say to fronts in their turn.
 
 use fleetgate_sys::Fd;
+use fleetgate_wire::net::Done;
 use fleetgate_wire::node::ConnectionNumber;
-use fleetgate_wire::node::front::ToFront;
+use fleetgate_wire::node::front::{Ticket, ToFront};
+use fleetgate_wire::{Failure, Reason};
 use std::collections::VecDeque;
+use std::ffi::CString;
 
 /// Messages to fronts, each about a connection. `event_loop::deliver` gives them to its front at the end of the wake-up, in
 /// order. A connection that is gone by then has no front.
@@ -14,6 +17,31 @@ impl Messages {
     /// Says `message` about `connection`, with these descriptors beside it.
     pub fn say(&mut self, connection: ConnectionNumber, message: ToFront, fds: Vec<Fd>) {
         self.0.push_back((connection, message, fds));
+    }
+
+    /// A session that was asked for is not begun.
+    pub fn not_started(&mut self, connection: ConnectionNumber, ticket: Ticket, why: CString) {
+        let message = ToFront::NotStarted {
+            connection,
+            ticket,
+            why,
+        };
+        self.say(connection, message, Vec::new());
+    }
+
+    /// A socket that was asked for is not opened.
+    pub fn no_socket(&mut self, connection: ConnectionNumber, ticket: Ticket, reason: Reason, why: CString) {
+        let failure = Failure {
+            reason,
+            errno: 0,
+            subject: why,
+        };
+        let message = ToFront::Network {
+            connection,
+            ticket,
+            done: Done::Failed { failure },
+        };
+        self.say(connection, message, Vec::new());
     }
 
     /// The oldest that is left.

@@ -106,12 +106,10 @@ pub struct Images {
 impl Images {
     /// The chain that a process is started from.
     fn of(&mut self, kind: WorkerKind) -> Result<Arc<FallbackChain>, String> {
-        match kind {
-            WorkerKind::Resolver => Ok(self.resolver.clone()),
-            WorkerKind::Lobby | WorkerKind::Front | WorkerKind::Watcher | WorkerKind::Guardian => {
-                Ok(self.front.clone())
-            }
-            WorkerKind::Tunnel => self.tunnel.chain(),
+        match self.known(kind) {
+            Some(chain) => Ok(chain),
+            // The only one that is opened late.
+            None => self.tunnel.chain(),
         }
     }
 

@@ -124,6 +124,7 @@ impl Case {
             node: &name(self.node),
             labels: &labels.unwrap(),
             login: self.login,
+            container: ContainerLabels::Unknown,
             now: NOW,
             skew: SKEW,
         })
@@ -472,4 +473,59 @@ fn times_are_said_by_their_largest_unit() {
     for (seconds, want) in [(0, "0s"), (59, "59s"), (61, "1m"), (7200, "2h"), (172_800, "2d")] {
         assert_eq!(time(seconds), want);
     }
+}
+
+/// `alice` into the container `web` of db1, by roles that look at labels.
+fn into_web(container: ContainerLabels<'_>, change: impl FnOnce(&mut Role)) -> Result<Allowed, String> {
+    let identity = alice(&["apps", "front"]).identity;
+    let (apps, mut front) = (
+        role("apps", "*", &["deploy+*"], |r| {
+            r.containers = vec![Selector::parse("app=web").unwrap()];
+            r.kinds = vec![Kind::Shell];
+        }),
+        role("front", "*", &["deploy", "deploy+w*"], |r| {
+            r.containers = vec![Selector::parse("tier=front,app!=db").unwrap()];
+            r.kinds = vec![Kind::Exec];
+        }),
+    );
+    change(&mut front.1);
+    let decided = decide(&Attempt {
+        identity: &identity,
+        expires: None,
+        cluster: &name("c"),
+        roles: &BTreeMap::from([apps, front]),
+        locks: &Locks::default(),
+        node: &name("db1"),
+        labels: &Labels::new(),
+        login: "deploy+web",
+        container,
+        now: NOW,
+        skew: SKEW,
+    });
+    decided.map_err(|refusal| refusal.words)
+}
+
+#[test]
+fn a_role_with_labels_counts_for_containers_that_have_them() {
+    let may = |pairs: &[(&str, &str)]| {
+        let labels = pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned()));
+        let labels: BTreeMap<String, String> = labels.collect();
+        let allowed = into_web(ContainerLabels::Known(&labels), |_| {})?;
+        let kinds = [Kind::Shell, Kind::Exec].map(|kind| allowed.permits.allow_kind(kind).is_ok());
+        Ok::<_, String>(kinds)
+    };
+    // Each role gives what it allows only where its own labels are.
+    assert_eq!(may(&[("app", "web")]), Ok([true, false]));
+    assert_eq!(may(&[("tier", "front")]), Ok([false, true]));
+    assert_eq!(may(&[("tier", "front"), ("app", "web")]), Ok([true, true]));
+    let words = "by roles apps and front, alice enters containers with app=web or tier=front,app!=db as deploy on db1, and web has \
+                 none of that: ask an administrator for a role that allows it";
+    assert_eq!(may(&[("tier", "front"), ("app", "db")]), Err(words.to_owned()));
+    assert_eq!(may(&[]), Err(words.to_owned()));
+    // Before anybody looked, both may count; where no container can be, neither does.
+    let unknown = into_web(ContainerLabels::Unknown, |_| {}).expect("it may be");
+    assert_eq!(unknown.roles, [name("apps"), name("front")]);
+    assert!(into_web(ContainerLabels::NoContainers, |_| {}).is_err());
+    let free = into_web(ContainerLabels::NoContainers, |role| role.containers.clear());
+    assert_eq!(free.expect("by name alone").roles, [name("front")]);
 }

@@ -3,6 +3,7 @@
 
 use super::forms::Span;
 use crate::commands::{Argument, Command, Commands};
+use crate::text;
 use serde_json::{Map, Value, json};
 
 /// For whom the list is.
@@ -16,49 +17,29 @@ pub enum Reader {
 
 /// As a table. It ends where the longest names and arguments say.
 pub fn table(commands: &Commands, reader: Reader) -> String {
-    let mut rows = vec![row(
-        ["NAME", "ARGUMENTS", "TIMEOUT", "FURTHER"].map(str::to_owned),
-        reader,
-        "PROGRAM",
-    )];
-    for (name, command) in commands.iter() {
+    let for_administrator = |heading| (reader == Reader::Administrator).then_some(heading);
+    let headings: Vec<&str> = ["NAME", "ARGUMENTS", "TIMEOUT", "FURTHER"]
+        .into_iter()
+        .chain(for_administrator("PROGRAM"))
+        .collect();
+    let row = |(name, command): (&str, &Command)| -> Vec<String> {
         let cells = [
             name.to_owned(),
             arguments(command),
             timeout(command),
             further(command),
         ];
-        rows.push(row(cells, reader, &command.argv.join(" ")));
-    }
-    let columns = rows.first().map_or(0, Vec::len);
-    let width = |column: usize| {
-        rows.iter()
-            .map(|row| row[column].chars().count())
-            .max()
-            .unwrap_or(0)
+        let program = (reader == Reader::Administrator).then(|| command.argv.join(" "));
+        cells.into_iter().chain(program).collect()
     };
-    let widths: Vec<usize> = (0..columns).map(width).collect();
-    let mut text = String::new();
-    for row in &rows {
-        let cells = row
-            .iter()
-            .zip(&widths)
-            .map(|(cell, width)| format!("{cell:<width$}  "));
-        text.push_str(cells.collect::<String>().trim_end());
-        text.push('\n');
-    }
-    text
+    let rows: Vec<Vec<String>> = commands.iter().map(row).collect();
+    text::table(&headings, &rows)
 }
 
 /// As a line of JSON for each.
 pub fn json_lines(commands: &Commands, reader: Reader) -> String {
     let line = |(name, command): (&str, &Command)| format!("{}\n", object(name, command, reader));
     commands.iter().map(line).collect()
-}
-
-fn row(cells: [String; 4], reader: Reader, program: &str) -> Vec<String> {
-    let program = (reader == Reader::Administrator).then(|| program.to_owned());
-    cells.into_iter().chain(program).collect()
 }
 
 /// Each as `<name: form>`, or `[name: form = default]`.

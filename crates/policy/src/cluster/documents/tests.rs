@@ -15,7 +15,8 @@ fn name(text: &str) -> Name {
 const FILE: &str = r#"
 [role.dba]
 nodes = ["env=prod,role=db", "bastion*"]
-logins = ["{user}", "postgres"]
+logins = ["{user}", "postgres", "postgres+db-*"]
+containers = ["app=db|cache", "tier!=front"]
 kinds = ["shell", "terminal", "forward", "sftp"]
 commands = ["disk", "load"]
 require_mfa = "15m"
@@ -57,7 +58,10 @@ fn dba() -> Role {
             Selector::parse("env=prod,role=db").unwrap(),
             Selector::parse("bastion*").unwrap(),
         ],
-        logins: vec![USER.into(), "postgres".into()],
+        logins: vec![USER.into(), "postgres".into(), "postgres+db-*".into()],
+        containers: ["app=db|cache", "tier!=front"]
+            .map(|text| Selector::parse(text).unwrap())
+            .to_vec(),
         kinds: kinds.to_vec(),
         commands: vec!["disk".into(), "load".into()],
         defined: vacuum(),
@@ -143,7 +147,8 @@ fn role_files_are_read_and_written() {
         written,
         r#"[role."dba"]
 nodes = ["env=prod,role=db","bastion*"]
-logins = ["{user}","postgres"]
+logins = ["{user}","postgres","postgres+db-*"]
+containers = ["app=db|cache","tier!=front"]
 kinds = ["shell","sftp","terminal","forward"]
 commands = ["disk","load"]
 require_mfa = "15m"
@@ -192,7 +197,7 @@ fn what_is_wrong_in_a_role_file_is_named_with_its_line() {
     for (line, want) in [
         (
             "nodse = []",
-            "r.toml line 2: unknown field `nodse`, expected one of `name`, `nodes`, `logins`, `kinds`, `commands`, `command`, \
+            "r.toml line 2: unknown field `nodse`, expected one of `name`, `nodes`, `logins`, `containers`, `kinds`, `commands`, `command`, \
              `require_mfa`, `require_trusted_device`, `recording`, `audit`, `io_uring`, \
              `unwatched`, `lifetime`, `renewal`, `session`, `sessions`, `admin`",
         ),
@@ -332,7 +337,7 @@ fn the_first_form_of_the_state_stays_as_it_is() {
         r#"{"version":1,"cluster":"prod","serial":7,"as_of":1800000000,"trust":{"user_ca":["dXNlcg==","bmV4dA=="],"#,
         r#""host_ca":["aG9zdA=="],"tls_ca":["dGxz"],"state_keys":["c3RhdGU="]"#,
         r#","retiring":[{"authority":"BAU=","since":1000,"until":2000}]},"roles":[{"name":"dba","#,
-        r#""nodes":["env=prod,role=db","bastion*"],"logins":["{user}","postgres"],"#,
+        r#""nodes":["env=prod,role=db","bastion*"],"logins":["{user}","postgres","postgres+db-*"],"containers":["app=db|cache","tier!=front"],"#,
         r#""kinds":["shell","sftp","terminal","forward"],"commands":["disk","load"],"command":{"vacuum":{"#,
         r#""argv":["/usr/bin/vacuumdb","--dbname","{a1}"],"#,
         r#""arguments":[{"name":"a1","form":"word"}],"timeout":"2m","environment":{"LC_ALL":"C"}}},"require_mfa":"15m","#,

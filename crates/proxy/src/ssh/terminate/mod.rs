@@ -5,7 +5,9 @@
 
 mod host;
 mod pair;
+mod programs;
 mod relay;
+mod requests;
 
 use super::authenticator::{self, Authenticator, Caller, GRACE, settings};
 use super::endpoint::{Bytes, Endpoint};

@@ -1,61 +1,53 @@
-//! Between the two connections: channels in pairs. What the user's roles do not allow is refused here, and of what the host
-//! opens only what the user asked for is passed on.
+//! Between the two connections: channels in pairs, and what travels on them. A channel that the user's roles do not allow is
+//! refused here, and of what the host opens only what the user asked for is passed on. What he asks for is in `requests`,
+//! what becomes of his programs in `programs`.
 
-use super::pair::{Item, MAX_UNREAD_BYTES, Pair};
+use super::pair::{Item, Pair};
 use super::{Host, SessionEvent};
 use crate::ssh::authenticator::{Authenticator, Caller};
 use crate::ssh::endpoint::{Bytes, Endpoint};
-use fleetgate_net::backoff::random;
-use fleetgate_policy::cluster::Allowed;
 use fleetgate_policy::permits::What;
 use fleetgate_ssh::Connection;
-use fleetgate_ssh::event::{ChannelId, ChannelKind, Event, Global, ReplyId, Request, Stream};
+use fleetgate_ssh::event::{ChannelId, ChannelKind, Event, ReplyId, Request};
 use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
-use std::future::{Future, poll_fn};
+use std::future::poll_fn;
 use std::task::{Context, Poll};
-use std::time::Duration;
 use tokio::net::TcpStream;
-use tokio::time::sleep;
 
 /// RFC 4254 §5.1.
 const PROHIBITED: u32 = 1;
 const UNKNOWN_CHANNEL_TYPE: u32 = 3;
 
 /// What requests that wait may take, of all channels of a connection. No window holds them, so the connection ends.
-const MAX_REQUEST_BYTES: usize = 1 << 20;
-/// Refusals of one connection that have a line of their own; of the others the number is told, as a node does.
-const MAX_DENIAL_LINES: u64 = 100;
-
-/// What ssh exits with when it fails itself.
-const FAILED: u32 = 255;
+pub(super) const MAX_REQUEST_BYTES: usize = 1 << 20;
 
 /// Which of the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Side {
+pub(super) enum Side {
     User,
     Host,
 }
 
 /// The state between the two.
 pub(super) struct Relay<'a> {
-    host: &'a dyn Host,
-    caller: &'a Caller,
-    pairs: Vec<Option<Pair>>,
+    pub(super) host: &'a dyn Host,
+    pub(super) caller: &'a Caller,
+    pub(super) pairs: Vec<Option<Pair>>,
     by_user: BTreeMap<u32, usize>,
     by_host: BTreeMap<u32, usize>,
-    globals_up: VecDeque<ReplyId>,
-    asked_for: AskedFor,
-    denials: Cell<u64>,
+    pub(super) globals_up: VecDeque<ReplyId>,
+    pub(super) asked_for: AskedFor,
+    pub(super) denials: Cell<u64>,
 }
 
 /// What the user asked for and may have: the host may open such channels.
 #[derive(Default)]
-struct AskedFor {
-    agent: bool,
-    x11: bool,
-    tcp: bool,
-    unix: bool,
+pub(super) struct AskedFor {
+    pub(super) agent: bool,
+    pub(super) x11: bool,
+    pub(super) tcp: bool,
+    pub(super) unix: bool,
 }
 
 impl<'a> Relay<'a> {
@@ -80,32 +72,6 @@ impl<'a> Relay<'a> {
         authenticator: &mut Authenticator,
     ) -> String {
         poll_fn(|cx| self.poll(user, host, authenticator, cx)).await
-    }
-
-    /// Ends the programs that run. An sshd does that for commands and shells of all but root; with the connection go
-    /// terminals, files and whoever reads or writes.
-    pub(super) fn kill(&self, host: &mut Connection) {
-        for pair in self.pairs.iter().flatten().filter(|pair| pair.program.is_some()) {
-            if let Some(channel) = pair.host {
-                host.request(channel, &kill(), false);
-            }
-        }
-    }
-
-    /// Tells the ends of programs that end with the connection, and how much more was refused than was told.
-    pub(super) fn tell_ends(&mut self) {
-        let further = self.denials.get().saturating_sub(MAX_DENIAL_LINES);
-        if further > 0 {
-            let words = format!("{further} further refusals, of which only the number is told");
-            self.host.tell(Some(self.caller), SessionEvent::Denied(&words));
-        }
-        for pair in self.pairs.iter_mut().flatten() {
-            if let Some(session) = pair.program.take() {
-                let (session, code) = (&*session, pair.code);
-                self.host
-                    .tell(Some(self.caller), SessionEvent::Ended { session, code });
-            }
-        }
     }
 
     fn poll(
@@ -339,225 +305,13 @@ impl<'a> Relay<'a> {
         self.forget(at);
     }
 
-    fn request_up(
-        &mut self,
-        channel: ChannelId,
-        request: Request,
-        reply: Option<ReplyId>,
-        user: &mut Connection,
-    ) -> Result<(), String> {
-        let refuse = |user: &mut Connection| {
-            if let Some(reply) = reply {
-                user.answer(reply, false);
-            }
-            Ok(())
-        };
-        let (what, began): (Option<What<'_>>, Option<(&str, &[u8])>) = match &request {
-            Request::Shell => (Some(What::Shell), Some(("shell", b""))),
-            Request::Exec { command } => (Some(What::Exec(command)), Some(("exec", command))),
-            Request::Subsystem { name } if name == b"sftp" => {
-                (Some(What::Subsystem(name)), Some(("sftp", name)))
-            }
-            Request::Subsystem { name } => (Some(What::Subsystem(name)), Some(("subsystem", name))),
-            Request::Pty(_) => (Some(What::Pty), None),
-            Request::Agent => (Some(What::Agent), None),
-            Request::X11 { .. } => (Some(What::X11), None),
-            Request::Env { name, .. } => (Some(What::Environment(name)), None),
-            Request::WindowChange(_)
-            | Request::Signal { .. }
-            | Request::Break { .. }
-            | Request::EndOfWrite => (None, None),
-            // What only a host says, and what no role says anything of.
-            Request::ExitStatus { .. } | Request::ExitSignal { .. } | Request::Other { .. } => {
-                return refuse(user);
-            }
-        };
-        if let Some((kind, command)) = began {
-            // Of a second one the sshd would refuse the start, and nobody would watch the first.
-            let takes = |pair: &mut Pair| std::mem::take(&mut pair.takes_program);
-            if !self.pair(Side::User, channel).is_some_and(takes) {
-                return refuse(user);
-            }
-            match self.begin(&what) {
-                Ok(limit) => {
-                    let session = format!("{:016x}{:016x}", random(), random());
-                    let began = SessionEvent::Began {
-                        session: &session,
-                        kind,
-                        command,
-                    };
-                    self.host.tell(Some(self.caller), began);
-                    let ordered = self.host.ordered(&session);
-                    if let Some(pair) = self.pair(Side::User, channel) {
-                        pair.program = Some(session);
-                        pair.ordered = Some(ordered);
-                        pair.over = limit.map(|limit| (Box::pin(sleep(limit)), limit.as_secs()));
-                    }
-                }
-                Err(words) => {
-                    self.not_begun(channel, &request, reply, &words, user);
-                    return Ok(());
-                }
-            }
-        } else if what.is_some_and(|what| self.allow(&what).is_err()) {
-            return refuse(user);
-        }
-        self.asked_for.agent |= matches!(request, Request::Agent);
-        self.asked_for.x11 |= matches!(request, Request::X11 { .. });
-        if let Some(pair) = self.pair(Side::User, channel) {
-            pair.asked_up.extend(reply);
-            pair.up.push(Item::Request(request, reply.is_some()));
-        }
-        self.has_room_for_requests()
-    }
-
     /// Whether the requests that wait take no more than they may.
-    fn has_room_for_requests(&self) -> Result<(), String> {
+    pub(super) fn has_room_for_requests(&self) -> Result<(), String> {
         let waiting: usize = self.pairs.iter().flatten().map(Pair::request_bytes).sum();
         match waiting > MAX_REQUEST_BYTES {
             true => Err("more requests wait than one connection may have".to_owned()),
             false => Ok(()),
         }
-    }
-
-    /// Whether this may be done, by the state as it is now. What may not is told.
-    fn allow(&self, what: &What<'_>) -> Result<(), String> {
-        self.decided(what).map(drop)
-    }
-
-    fn decided(&self, what: &What<'_>) -> Result<Allowed, String> {
-        let decided = self.host.allowed(self.caller).and_then(|allowed| {
-            allowed.permits.allow(what).map_err(|denied| denied.to_string())?;
-            Ok(allowed)
-        });
-        decided.inspect_err(|words| self.tell_denied(words))
-    }
-
-    fn tell_denied(&self, words: &str) {
-        self.denials.set(self.denials.get() + 1);
-        if self.denials.get() <= MAX_DENIAL_LINES {
-            self.host.tell(Some(self.caller), SessionEvent::Denied(words));
-        }
-    }
-
-    /// Whether a program may begin, and how long it may last.
-    fn begin(&self, what: &Option<What<'_>>) -> Result<Option<Duration>, String> {
-        let Some(what) = what else { return Ok(None) };
-        let limits = self.decided(what)?.limits;
-        let running = self
-            .pairs
-            .iter()
-            .flatten()
-            .filter(|pair| pair.program.is_some())
-            .count();
-        match limits.sessions {
-            Some(most) if running >= most as usize => {
-                let words = format!("a connection has at most {most} sessions by its roles: end one of them");
-                self.tell_denied(&words);
-                Err(words)
-            }
-            _ => Ok(limits.session),
-        }
-    }
-
-    /// OpenSSH's client shows nothing of a channel whose request failed, so to a user the words come as those of a program,
-    /// which ended with the code that ssh has for a failure of its own; a subsystem's reader would take them for data.
-    fn not_begun(
-        &mut self,
-        channel: ChannelId,
-        request: &Request,
-        reply: Option<ReplyId>,
-        words: &str,
-        user: &mut Connection,
-    ) {
-        let subsystem = matches!(request, Request::Subsystem { .. });
-        if let Some(reply) = reply {
-            user.answer(reply, !subsystem);
-        }
-        if let Some(at) = self.at(Side::User, channel)
-            && let Some(pair) = &mut self.pairs[at]
-        {
-            pair.refused = true;
-            // Behind what was asked for before, which is answered still.
-            pair.up.push(Item::Close);
-            pair.down
-                .push(Item::Data(Stream::Stderr, format!("{words}\r\n").into_bytes()));
-            if !subsystem {
-                pair.down
-                    .push(Item::Request(Request::ExitStatus { code: FAILED }, false));
-            }
-            pair.down.push(Item::Eof);
-        }
-    }
-
-    /// Ends a program whose roles let it last no longer, or whose end was ordered.
-    fn end_early(&mut self, at: usize, host: &mut Connection, cx: &mut Context<'_>) {
-        let Some(pair) = self.pairs.get_mut(at).and_then(Option::as_mut) else {
-            return;
-        };
-        let over = pair
-            .over
-            .as_mut()
-            .and_then(|(sleep, limit)| sleep.as_mut().poll(cx).is_ready().then_some(*limit));
-        let words = match over {
-            Some(limit) => {
-                format!("a session of more than {limit} s is not allowed by its roles: it was ended")
-            }
-            None => match pair.ordered.as_mut().map(|ordered| ordered.as_mut().poll(cx)) {
-                Some(Poll::Ready(words)) => words,
-                _ => return,
-            },
-        };
-        (pair.over, pair.ordered) = (None, None);
-        if let Some(channel) = pair.host {
-            host.request(channel, &kill(), false);
-        }
-        pair.up.clear();
-        pair.up.push(Item::Close);
-        pair.down
-            .push(Item::Data(Stream::Stderr, format!("{words}\r\n").into_bytes()));
-        self.host.tell(Some(self.caller), SessionEvent::Denied(&words));
-    }
-
-    fn global_up(
-        &mut self,
-        request: &Global,
-        reply: Option<ReplyId>,
-        user: &mut Connection,
-        host: &mut Connection,
-    ) -> Result<(), String> {
-        let allowed = match request {
-            Global::TcpipForward { host, port } => self.allow(&What::ListenTcp(host, port_of(*port))),
-            Global::StreamlocalForward { path } => self.allow(&What::ListenUnix(path)),
-            Global::CancelTcpipForward { .. }
-            | Global::CancelStreamlocalForward { .. }
-            | Global::NoMoreSessions => Ok(()),
-            // Keepalives, and proofs of host keys that were never told.
-            _ => {
-                if let Some(reply) = reply {
-                    user.answer_global(reply, None);
-                }
-                return Ok(());
-            }
-        };
-        match allowed {
-            // A host that reads nothing is asked for nothing more.
-            Ok(()) if host.output().len() > MAX_UNREAD_BYTES + MAX_REQUEST_BYTES => {
-                return Err("more requests wait than one connection may have".to_owned());
-            }
-            Ok(()) => {
-                self.asked_for.tcp |= matches!(request, Global::TcpipForward { .. });
-                self.asked_for.unix |= matches!(request, Global::StreamlocalForward { .. });
-                self.globals_up.extend(reply);
-                host.global(request, reply.is_some());
-            }
-            Err(_) => {
-                if let Some(reply) = reply {
-                    user.answer_global(reply, None);
-                }
-            }
-        }
-        Ok(())
     }
 
     /// The user closed a session: the host's channel follows behind what still waits for it, and the user's when the host
@@ -615,14 +369,14 @@ impl<'a> Relay<'a> {
         }
     }
 
-    fn at(&self, side: Side, channel: ChannelId) -> Option<usize> {
+    pub(super) fn at(&self, side: Side, channel: ChannelId) -> Option<usize> {
         match side {
             Side::User => self.by_user.get(&channel.0).copied(),
             Side::Host => self.by_host.get(&channel.0).copied(),
         }
     }
 
-    fn pair(&mut self, side: Side, channel: ChannelId) -> Option<&mut Pair> {
+    pub(super) fn pair(&mut self, side: Side, channel: ChannelId) -> Option<&mut Pair> {
         let at = self.at(side, channel)?;
         self.pairs.get_mut(at)?.as_mut()
     }
@@ -635,13 +389,7 @@ impl<'a> Relay<'a> {
     }
 }
 
-fn kill() -> Request {
-    Request::Signal {
-        name: b"KILL".to_vec(),
-    }
-}
-
-fn port_of(port: u32) -> u16 {
+pub(super) fn port_of(port: u32) -> u16 {
     // No such port exists; 0 is none to connect to, and the sshd says so itself.
     u16::try_from(port).unwrap_or(0)
 }

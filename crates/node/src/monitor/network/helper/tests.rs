@@ -24,7 +24,7 @@ fn accept() -> What {
 /// A helper that runs, and the end at which its process would be.
 fn running() -> (Helper, Fd) {
     let (ours, theirs) = socket::pair().expect("a pair");
-    let mut helper = Helper::new(7, AccountName::parse(b"ada").expect("a name"));
+    let mut helper = Helper::new(7, AccountName::parse(b"ada").expect("a name"), None);
     helper.run(1, ours);
     (helper, theirs)
 }

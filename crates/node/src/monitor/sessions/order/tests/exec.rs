@@ -305,22 +305,6 @@ fn a_list_that_is_too_long_says_how_much_is_left_out() {
 }
 
 #[test]
-fn pams_variables_stand_between_the_keys_and_the_configurations() {
-    let variable = |name: &str, value: &str| Variable {
-        name: CString::new(name).expect("a name"),
-        value: CString::new(value).expect("a value"),
-    };
-    let mut set = vec![variable("A", "key"), variable("A", "set_env")];
-    let pam = vec![
-        variable("A", "pam"),
-        variable("SSH_CONNECTION", "x"),
-        variable("SSH_AUTH_INFO_0", "x"),
-    ];
-    environment::add_pam(&mut set, 1, pam);
-    assert_eq!(lines(&set), ["A=key", "A=pam", "A=set_env"]);
-}
-
-#[test]
 fn clients_set_what_the_grant_lets_them() {
     let environment = vec![
         ClientVariable {

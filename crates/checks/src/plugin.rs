@@ -1,16 +1,16 @@
 //! `fleetgate check run`: what `check_fleetgate` becomes where the master cannot run a check at once. It makes the connection, by
 //! a master that it starts if it can, and keeps the plugins' contract whatever happens on the way.
 
-use crate::master_client::Keep;
-use crate::ssh::options::{LogLevel, Options, Tty};
-use crate::ssh::{SshError, Work};
-use crate::ssh::{run_options, run_to_end};
-use crate::stderr;
 use fleetgate_check::options::Options as CheckOptions;
 pub use fleetgate_check::secret::{Secret, Values};
 use fleetgate_check::verdict::{MAX_ERRORS, Verdict};
 use fleetgate_check::warm::now;
 use fleetgate_check::{Begun, begin, late};
+use fleetgate_client::master_client::Keep;
+use fleetgate_client::ssh::options::{Invocation, LogLevel, Options, Tty};
+use fleetgate_client::ssh::{SshError, Work, run_options, run_to_end};
+use fleetgate_client::stderr;
+use fleetgate_policy::Invalid;
 use fleetgate_policy::text::printable_lines;
 use fleetgate_sys::{Fd, file};
 use std::ffi::OsString;
@@ -35,27 +35,64 @@ pub fn command(words: &[OsString]) -> i32 {
     }
 }
 
-/// `check list NODE`: the node says which named commands this login may run there. As a table, or a line of JSON for each.
-pub fn list(
-    node: &str,
-    login: Option<&str>,
-    address: Option<&str>,
-    home: Option<&str>,
-    is_json: bool,
-) -> i32 {
-    let subsystem: &[u8] = match is_json {
-        true => b"fleetgate-commands-json",
-        false => b"fleetgate-commands",
+/// What a node lists for a login: the word behind `fleetgate-` in its subsystem's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Listing {
+    /// The named commands that it may run there.
+    Commands,
+    /// The containers there that its account may enter.
+    Containers,
+}
+
+/// Where a list is asked for: the words of `check list` and `ls --containers`.
+pub struct Place<'a> {
+    /// `NODE`, or `NODE+CONTAINER`.
+    pub node: &'a str,
+    /// `--container`.
+    pub container: Option<&'a str>,
+    /// `--login`.
+    pub login: Option<&'a str>,
+    /// `--address`.
+    pub address: Option<&'a str>,
+    /// `--home`.
+    pub home: Option<&'a str>,
+}
+
+impl Place<'_> {
+    /// As `fleetgate ssh` reads these words.
+    fn options(&self) -> Result<Options, Invalid> {
+        let flags = [
+            ("-l", self.login),
+            ("--container", self.container),
+            ("--address", self.address),
+            ("--home", self.home),
+        ];
+        let given = flags
+            .into_iter()
+            .filter_map(|(flag, value)| Some([flag, value?]))
+            .flatten();
+        let words = given.chain(["--", self.node]).map(OsString::from);
+        match Options::parse(&words.collect::<Vec<_>>())? {
+            Invocation::Run(options) => Ok(*options),
+            Invocation::Help | Invocation::Version => Err("that is no node".into()),
+        }
+    }
+}
+
+/// `check list NODE` and `ls --containers NODE`: what the node says. As a table, or a line of JSON for each. The error says what is
+/// wrong with the words.
+pub fn list(place: &Place<'_>, listing: Listing, is_json: bool) -> Result<i32, Invalid> {
+    let subsystem: &[u8] = match (listing, is_json) {
+        (Listing::Commands, true) => b"fleetgate-commands-json",
+        (Listing::Commands, false) => b"fleetgate-commands",
+        (Listing::Containers, true) => b"fleetgate-containers-json",
+        (Listing::Containers, false) => b"fleetgate-containers",
     };
     let options = Options {
-        host: node.to_owned(),
-        user: login.map(str::to_owned),
-        address: address.map(str::to_owned),
-        home: home.map(str::to_owned),
         work: Work::Subsystem(subsystem.to_vec()),
         tty: Tty::No,
         input: false,
-        ..Options::default()
+        ..place.options()?
     };
     // The node's words are shown on a terminal: they are to be text alone.
     let mut listed = match Taken::stdout(MAX_LIST) {
@@ -63,7 +100,7 @@ pub fn list(
         Err(e) => {
             let error = SshError::Local(format!("this machine: {e}"));
             stderr::line(&error);
-            return error.code();
+            return Ok(error.code());
         }
     };
     let code = run_to_end(&options, None);
@@ -71,7 +108,7 @@ pub fn list(
     let shown = printable_lines(&String::from_utf8_lossy(&list));
     // Nobody reads it: that is no failure of the list's.
     let _ = io::stdout().write_all(shown.as_bytes());
-    code
+    Ok(code)
 }
 
 fn cold(options: &CheckOptions) -> Verdict {
@@ -112,6 +149,7 @@ fn ssh_options(options: &CheckOptions, secrets: &Values) -> Options {
     Options {
         host: text(&options.host),
         user: options.login.as_deref().map(text),
+        container: options.container.as_deref().map(text),
         address: options.address.as_deref().map(text),
         home: options.home.as_deref().map(text),
         set_env: secrets
@@ -149,9 +187,8 @@ impl Taken {
     }
 
     fn take(descriptor: i32, before: OwnedFd, bound: usize) -> io::Result<Taken> {
-        let errno = |e: fleetgate_sys::Errno| io::Error::from_raw_os_error(e.0);
-        let (reader, writer) = file::pipe().map_err(errno)?;
-        writer.place_at(descriptor, false).map_err(errno)?;
+        let (reader, writer) = file::pipe()?;
+        writer.place_at(descriptor, false)?;
         let said = Arc::<Mutex<Vec<u8>>>::default();
         let (ended, over) = std::sync::mpsc::channel();
         let shared = said.clone();

@@ -1,13 +1,12 @@
 //! What clients are offered: the configuration in the form that lobby and fronts take, and what the monitor holds an
 //! exchange against. Made at start and at each reload; a connection keeps the one that it came under.
 
-use crate::config::Config;
-use crate::config::host_keys::HostKeys;
+use crate::host_keys::HostKeys;
+use crate::{Config, named_file};
 use fleetgate_ssh::cipher::{Cipher, Mac};
 use fleetgate_ssh::kex::Method;
 use fleetgate_wire::node::Settings;
 use std::ffi::CString;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 /// The longest text before a login.
@@ -33,7 +32,6 @@ pub struct Offer {
 impl Offer {
     /// From the configuration; an error is a sentence.
     pub fn new(config: &Config, keys: HostKeys) -> Result<Arc<Offer>, String> {
-        let software = SOFTWARE;
         let methods: Vec<&'static str> = match config.key_exchanges.as_slice() {
             [] => Method::ALL.iter().map(|m| m.name()).collect(),
             names => names
@@ -55,16 +53,20 @@ impl Offer {
                 Mac::ALL.iter().map(|m| m.name()).collect()
             })?;
         }
+        let banner = match &config.banner {
+            Some(path) => named_file("banner", path, MAX_BANNER)?,
+            None => Vec::new(),
+        };
         let limits = &config.limits;
         let small = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
         Ok(Arc::new(Offer {
             settings: Settings {
-                software: strings(&[software.to_owned()]).remove(0),
+                software: strings(&[SOFTWARE.to_owned()]).remove(0),
                 host_keys: keys.offered(),
                 key_exchanges: strings(&config.key_exchanges),
                 ciphers: strings(&config.ciphers),
                 macs: strings(&config.macs),
-                banner: banner(config.banner.as_ref())?,
+                banner,
                 rekey_bytes: config.rekey_bytes.0,
                 rekey_seconds: small(config.rekey_after.0.as_secs()),
                 alive_seconds: small(config.alive_interval.0.as_secs()),
@@ -74,7 +76,7 @@ impl Offer {
                 max_buffered: small(limits.buffered.0),
             },
             keys,
-            version: format!("SSH-2.0-{software}").into_bytes(),
+            version: format!("SSH-2.0-{SOFTWARE}").into_bytes(),
             methods,
         }))
     }
@@ -94,18 +96,6 @@ fn strings(list: &[String]) -> Vec<CString> {
     list.iter()
         .filter_map(|s| CString::new(s.as_str()).ok())
         .collect()
-}
-
-fn banner(path: Option<&PathBuf>) -> Result<Vec<u8>, String> {
-    let Some(path) = path else { return Ok(Vec::new()) };
-    let failed = |e: std::io::Error| format!("`banner`, {}: {e}", path.display());
-    if std::fs::metadata(path).map_err(failed)?.len() > MAX_BANNER {
-        return Err(format!(
-            "`banner`, {}: longer than {MAX_BANNER} bytes",
-            path.display()
-        ));
-    }
-    std::fs::read(path).map_err(failed)
 }
 
 #[cfg(test)]

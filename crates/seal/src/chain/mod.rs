@@ -4,128 +4,24 @@
 //! only if the probe, run as root from the same image, dies too; a machine that is short of memory, processes or
 //! descriptors proves nothing; a launch-time refusal of one file does not move the chain for the others.
 
-use crate::make::{self, check_installed, make};
+mod candidate;
+mod options;
+mod outcome;
+
+pub use options::Options;
+pub use outcome::{Death, Error, Verdict};
+
+use crate::make::{self, make};
 use crate::refusal::{Cause, Failure, Refusal, Step};
 use crate::report::{Move, Report, StrategyReport};
-use crate::{Image, Probe, Source, Strategy, probe};
-use fleetgate_sys::Errno;
-use fleetgate_sys::exe::{self, Identity};
+use crate::{Image, Source, Strategy, probe};
+use candidate::{Candidate, Standing, WorkingImage, is_settled, unchanged};
+use fleetgate_sys::{Errno, exe};
 use std::collections::VecDeque;
 use std::ffi::{CStr, CString};
-use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant, SystemTime};
-
-/// How a fallback chain is built.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// What images are started as; without it the embedded program's name.
-    pub name: Option<CString>,
-    /// The strategies, best first.
-    pub order: Vec<Strategy>,
-    /// Where the package's file is; without it, where this version's package puts it.
-    pub installed: Option<PathBuf>,
-    /// Where files are made, best first; those that do not exist are passed over.
-    pub directories: Vec<PathBuf>,
-    /// For entering containers: memfd and overlay only, whatever `order` says.
-    pub container: bool,
-    /// How images are proven.
-    pub probe: Probe,
-    /// For who launches once: an image is taken unproven, and that launch is the proof. Where it fails the probe says whether
-    /// the image was at fault, as ever. Saves the probe's two processes.
-    pub launches_once: bool,
-    /// How long after a move the upper strategies are tried again. Doubles, up to 64 times this, each time one of them
-    /// fails again.
-    pub climb_after: Duration,
-}
-
-impl Default for Options {
-    fn default() -> Options {
-        let mut directories = vec![
-            PathBuf::from("/run/fleetgate"),
-            PathBuf::from("/var/lib/fleetgate"),
-        ];
-        directories.extend(std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from));
-        directories.extend(std::env::var_os("TMPDIR").map(PathBuf::from));
-        directories.extend(["/tmp", "/var/tmp", "/dev/shm"].map(PathBuf::from));
-        Options {
-            name: None,
-            order: Strategy::ALL.to_vec(),
-            installed: None,
-            directories,
-            container: false,
-            probe: Probe::default(),
-            launches_once: false,
-            climb_after: Duration::from_secs(60),
-        }
-    }
-}
-
-/// How a program that was started from an image came to an end it should not have come to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Death {
-    /// The exec itself was refused.
-    Exec(Errno),
-    /// A signal killed it, this long after its start.
-    Killed {
-        /// The signal.
-        signal: i32,
-        /// How long it had lived.
-        lived: Duration,
-    },
-    /// It left by itself, this long after its start, without a word.
-    Exited {
-        /// Its exit code.
-        code: i32,
-        /// How long it had lived.
-        lived: Duration,
-    },
-}
-
-/// What became of an accusation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// The probe runs from it, or nothing could be proven: look for the fault elsewhere. Nothing moved.
-    ImageIsFine,
-    /// The chain stands on another strategy than the image came from: launch again.
-    Moved {
-        /// The image's strategy.
-        from: Strategy,
-        /// The strategy now.
-        to: Strategy,
-    },
-    /// The image does not work, and nothing below does either. The strategy stays what it was.
-    NoStrategyLeft,
-}
-
-/// Why there is no image.
-#[derive(Debug)]
-pub enum Error {
-    /// No strategy works; each with its reasons.
-    NoStrategy {
-        /// What was to be sealed.
-        source: String,
-        /// Every reason.
-        refusals: Vec<Refusal>,
-    },
-    /// This image could not be made now, though its strategy works: the machine is short of something.
-    Make(Refusal),
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Error::NoStrategy { source, refusals } => {
-                write!(f, "nothing can be executed from any image of {source}")?;
-                refusals.iter().try_for_each(|r| write!(f, "; {r}"))
-            }
-            Error::Make(refusal) => write!(f, "an executable image could not be made: {refusal}"),
-        }
-    }
-}
-
-impl std::error::Error for Error {}
 
 /// The strategies of one source. Shared by reference between threads; no call holds up another one's [`FallbackChain::image`]
 /// while a probe runs.
@@ -150,34 +46,6 @@ struct State {
     climb_wait: Duration,
 }
 
-#[derive(Debug)]
-struct Candidate {
-    strategy: Strategy,
-    places: Vec<Option<PathBuf>>,
-    standing: Standing,
-    refusals: Vec<Refusal>,
-    /// How long its probe has to stay alive: longer after a watcher was slow to kill.
-    linger: Duration,
-}
-
-#[derive(Debug)]
-enum Standing {
-    Untried,
-    Refused,
-    Works(WorkingImage),
-}
-
-/// A strategy that works.
-#[derive(Debug)]
-struct WorkingImage {
-    place: Option<PathBuf>,
-    /// Where one image serves every launch.
-    image: Option<Arc<Image>>,
-    /// An installed file as it was when its digest was right, and whether it had been left alone long enough by then
-    /// for a later change to show in its time stamp.
-    seen: Option<(Identity, bool)>,
-}
-
 /// Moves that are remembered for the report.
 const MOVES: usize = 32;
 /// A probe that found nothing wrong speaks for this long.
@@ -185,8 +53,6 @@ const FINE_FOR: Duration = Duration::from_secs(1);
 /// How long a probe stays alive to be noticed by whoever killed a program: four times as long as that one had lived,
 /// within these bounds.
 const LINGER: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
-/// Time stamps of files move in steps of up to this (a timer tick, and more on network filesystems).
-const STAMP_STEP_NS: i64 = 2_000_000_000;
 
 impl FallbackChain {
     /// Proves strategy after strategy and stands on the first that works.
@@ -560,57 +426,6 @@ impl FallbackChain {
             refusals: self.all_refusals(&self.state()),
         }
     }
-}
-
-impl Candidate {
-    fn report(&self) -> StrategyReport {
-        let reasons = || {
-            let all: Vec<String> = self.refusals.iter().map(Refusal::why).collect();
-            all.join("; ")
-        };
-        let (available, why, place) = match &self.standing {
-            Standing::Untried => (None, "not tried: a better one works".to_owned(), None),
-            Standing::Refused => (Some(false), reasons(), None),
-            Standing::Works(held) => {
-                let place = held.place.clone();
-                let mut why = match &place {
-                    Some(place) => format!("`true` runs from it, in {}", place.display()),
-                    None => "`true` runs from it".to_owned(),
-                };
-                if !self.refusals.is_empty() {
-                    why = format!("{why} (before that: {})", reasons());
-                }
-                (Some(true), why, place)
-            }
-        };
-        StrategyReport {
-            strategy: self.strategy,
-            available,
-            why,
-            place,
-            refusals: self.refusals.clone(),
-        }
-    }
-}
-
-/// Whether the file behind an installed image still is what it was. One fstat when nobody touched it. Losing its name
-/// to an upgrade changes the stamp and not the bytes: then the digest is made again, and the strategy stays.
-fn unchanged(source: &Source, image: &Image, seen: &mut Option<(Identity, bool)>) -> bool {
-    let Ok(now) = exe::identity(image.fd()) else {
-        return false;
-    };
-    if *seen == Some((now, true)) {
-        return true;
-    }
-    let settled = is_settled(&now);
-    let same = check_installed(source, image.fd()).is_ok();
-    *seen = Some((now, settled));
-    same
-}
-
-/// Whether a change after this moment would show in the stamp.
-fn is_settled(seen: &Identity) -> bool {
-    fleetgate_sys::clock::wall().as_nanos() - seen.changed_ns > STAMP_STEP_NS
 }
 
 /// Whether a step failed for want of something that comes back, and that a user can use up.

@@ -1,7 +1,7 @@
-//! Whom the node trusts, read from the configuration and the files that it names, at start and at each reload: user
+//! Whom the node trusts and how it lets them in, read from the configuration and the files that it names, at start and at each reload: user
 //! CAs, revoked keys, allow and deny lists, methods, and what every login may do at most.
 
-use crate::config::{self, Config};
+use crate::{CommandEntry, Config, named_file};
 use fleetgate_policy::access::{Access, RootLogin};
 use fleetgate_policy::commands::Commands;
 use fleetgate_policy::{AccountName, Invalid, Kind, Permits, Rule, login_matches};
@@ -84,7 +84,7 @@ impl Trust {
             None => Vec::new(),
         };
         let revoked = match &config.revoked_keys {
-            Some(path) => Krl::parse(&read("revoked_keys", path, MAX_KRL as u64)?)
+            Some(path) => Krl::parse(&named_file("revoked_keys", path, MAX_KRL as u64)?)
                 .map_err(|e| format!("`revoked_keys`, {}: {e}", path.display()))?,
             None => Krl::default(),
         };
@@ -111,20 +111,17 @@ impl Trust {
         if config.keyboard_interactive {
             ways.push(LoginMethod::KeyboardInteractive);
         }
-        let lists = |list: &[String]| -> Vec<String> { list.to_vec() };
-        let (allow_users, deny_users) = (lists(&config.allow_users), lists(&config.deny_users));
-        let (allow_groups, deny_groups) = (lists(&config.allow_groups), lists(&config.deny_groups));
         let root = match config.root_login {
-            config::RootLogin::Yes => RootLogin::Yes,
-            config::RootLogin::ProhibitPassword => RootLogin::ProhibitPassword,
-            config::RootLogin::ForcedCommandsOnly => RootLogin::ForcedCommandsOnly,
-            config::RootLogin::No => RootLogin::No,
+            crate::RootLogin::Yes => RootLogin::Yes,
+            crate::RootLogin::ProhibitPassword => RootLogin::ProhibitPassword,
+            crate::RootLogin::ForcedCommandsOnly => RootLogin::ForcedCommandsOnly,
+            crate::RootLogin::No => RootLogin::No,
         };
         let access = Access::parse(
-            &refs(&allow_users),
-            &refs(&deny_users),
-            &refs(&allow_groups),
-            &refs(&deny_groups),
+            &refs(&config.allow_users),
+            &refs(&config.deny_users),
+            &refs(&config.allow_groups),
+            &refs(&config.deny_groups),
             root,
         )?;
         let commands = commands(&config.commands)?;
@@ -133,7 +130,7 @@ impl Trust {
             revoked,
             access,
             containers: config.containers.clone(),
-            asks_groups: !(allow_groups.is_empty() && deny_groups.is_empty()),
+            asks_groups: !(config.allow_groups.is_empty() && config.deny_groups.is_empty()),
             required: required(&config.authentication_methods, &ways)?,
             ways,
             permits: permits(config),
@@ -178,16 +175,8 @@ fn refs(list: &[String]) -> Vec<&str> {
     list.iter().map(String::as_str).collect()
 }
 
-fn read(key: &str, path: &Path, max: u64) -> Result<Vec<u8>, String> {
-    let failed = |e: std::io::Error| format!("`{key}`, {}: {e}", path.display());
-    if std::fs::metadata(path).map_err(failed)?.len() > max {
-        return Err(format!("`{key}`, {}: longer than {max} bytes", path.display()));
-    }
-    std::fs::read(path).map_err(failed)
-}
-
 fn read_cas(path: &Path) -> Result<Vec<PublicKey>, String> {
-    let bytes = read("trusted_user_ca", path, MAX_CA_FILE)?;
+    let bytes = named_file("trusted_user_ca", path, MAX_CA_FILE)?;
     let text = String::from_utf8_lossy(&bytes);
     let lines = text.lines().enumerate().map(|(n, line)| (n + 1, line.trim()));
     let keys = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
@@ -268,7 +257,7 @@ fn permits(config: &Config) -> Permits {
     permits
 }
 
-fn commands(entries: &BTreeMap<String, config::CommandEntry>) -> Result<Commands, String> {
+fn commands(entries: &BTreeMap<String, CommandEntry>) -> Result<Commands, String> {
     let mut commands = Commands::new();
     for (name, entry) in entries {
         let added = entry.define().and_then(|command| commands.add(name, command));

@@ -1,0 +1,227 @@
+//! What fronts ask for on open connections: it waits for what has to be known, is decided about again, and goes to `sessions` or
+//! `network`, which hold it against the grant.
+//!
+//! What has to be known is the account as it is now, and the containers where a role looks at their labels or a client asks for a
+//! list of them. Both are read elsewhere (the resolver; a thread), and wake the monitor; later requests of the same connection
+//! wait behind the first.
+
+use super::Monitor;
+use super::cluster::decide_request_again;
+use super::connections::{PendingRequest, Stage};
+use super::container_list::{self, ListForm};
+use super::names::Lane;
+use super::open_login::OpenLogin;
+use super::tools::Tools;
+use super::wakes::{Key, Owner};
+use fleetgate_containers::{ContainerRecord, find_among};
+use fleetgate_policy::cluster::ContainerLabels;
+use fleetgate_wire::common::Account;
+use fleetgate_wire::names::Found;
+use fleetgate_wire::net::Done;
+use fleetgate_wire::node::ConnectionNumber;
+use fleetgate_wire::node::front::ToFront;
+use fleetgate_wire::{Failure, Reason};
+use std::ffi::CString;
+use std::sync::Arc;
+
+/// The most sessions and sockets of one connection that wait for its account to be looked up.
+pub const MAX_SESSIONS_OF_UNKNOWN_ACCOUNT: usize = 64;
+
+/// What is told of an account that somebody logged in as.
+const NO_ACCOUNT: &str = "there is no such account any more";
+/// What is told of containers that could not be looked at.
+const BUSY: &str =
+    "the containers of this node cannot be looked at now: too many others enter them; try again";
+
+impl Monitor {
+    /// A request waits for the account as it is now, and for the requests before it.
+    pub(super) fn request(&mut self, number: ConnectionNumber, request: PendingRequest) {
+        let Some(known) = self.connections.get(number) else {
+            return;
+        };
+        if known.waiting.len() >= MAX_SESSIONS_OF_UNKNOWN_ACCOUNT {
+            let why = "too many requests wait for the name service";
+            return refuse(&mut self.tools, number, request, why);
+        }
+        known.waiting.push(request);
+        if known.waiting.len() > 1 {
+            // The account is being looked up for the one before it.
+            return;
+        }
+        let Some(name) = known.open_login().map(|o| o.grant.login.account().to_owned()) else {
+            return;
+        };
+        let name = CString::new(name).unwrap_or_default();
+        if let Some(account) = self
+            .tools
+            .names
+            .account(Lane::IN, &name, Key::new(Owner::Connections, number))
+        {
+            self.account_ready(number, account.ok_or(NO_ACCOUNT));
+        }
+    }
+
+    /// The account, for the requests that wait for it.
+    pub(crate) fn account_known(&mut self, number: ConnectionNumber, found: Found) {
+        let account = match found {
+            Found::User { account } => Ok(account),
+            Found::TimedOut => Err("the name service did not answer in time"),
+            Found::Failed { .. } => Err("the name service failed"),
+            _ => Err(NO_ACCOUNT),
+        };
+        self.account_ready(number, account);
+    }
+
+    /// The account is known; the containers may have to be looked at.
+    fn account_ready(&mut self, number: ConnectionNumber, account: Result<Account, &'static str>) {
+        let Some(known) = self.connections.get(number) else {
+            return;
+        };
+        let wants_list = known.waiting.iter().any(|one| list_form(one).is_some());
+        let Some(open_login) = known.open_login() else {
+            return;
+        };
+        open_login.container_labels = None;
+        match account {
+            Ok(account) if wants_list || looks_at_labels(open_login, &self.tools) => {
+                if self.tools.launches.containers().look(number, account).is_err() {
+                    self.do_requests(number, Err(BUSY), &[]);
+                }
+            }
+            account => self.do_requests(number, account, &[]),
+        }
+    }
+
+    /// Somebody looked which containers run.
+    pub(crate) fn containers_seen(&mut self) {
+        for (number, (account, seen)) in self.tools.launches.containers().take_seen() {
+            self.do_requests(number, Ok(account), &seen);
+        }
+    }
+
+    /// Everything is known: `seen` are the containers, where they had to be looked at.
+    fn do_requests(
+        &mut self,
+        number: ConnectionNumber,
+        account: Result<Account, &str>,
+        seen: &[ContainerRecord],
+    ) {
+        let Some(known) = self.connections.get(number) else {
+            return;
+        };
+        let requests = std::mem::take(&mut known.waiting);
+        let Stage::Open(open_login, _) = &mut known.stage else {
+            return;
+        };
+        let (lists, requests): (Vec<_>, Vec<_>) = requests
+            .into_iter()
+            .partition(|one| list_form(one).is_some_and(|_| open_login.grant.permits.forced().is_none()));
+        let unseen = ContainerLabels::before_looking(&open_login.grant.login);
+        if !lists.is_empty() {
+            let decided = decide_request_again(open_login, &self.tools, &self.trust, unseen);
+            for one in lists {
+                let PendingRequest::Session(ticket, start) = &one else {
+                    continue;
+                };
+                match (&account, &decided, ListForm::of(start)) {
+                    (Ok(_), Ok(()), Some(form)) => {
+                        let text = container_list::of(open_login, &self.tools, &self.trust, seen, form);
+                        self.sessions.answer(&mut self.tools, number, *ticket, text);
+                    }
+                    (Err(why), _, _) => refuse(&mut self.tools, number, one, why),
+                    (_, Err(why), _) => refuse(&mut self.tools, number, one, why),
+                    (_, _, None) => {}
+                }
+            }
+        }
+        if requests.is_empty() {
+            return;
+        }
+        let account = account.map_err(str::to_owned).and_then(|account| {
+            see(open_login, &self.tools, seen)?;
+            let labels = open_login.container_labels.clone();
+            let container = labels.as_deref().map_or(unseen, ContainerLabels::Known);
+            let decided = decide_request_again(open_login, &self.tools, &self.trust, container);
+            decided.inspect_err(|why| {
+                open_login.tell_denied(&self.tools.audit, &self.tools.metrics, why.clone());
+            })?;
+            Ok(account)
+        });
+        for request in requests {
+            match (request, &account) {
+                (PendingRequest::Session(ticket, start), Ok(account)) => {
+                    self.sessions.start(
+                        &mut self.tools,
+                        &self.networks,
+                        open_login,
+                        account.clone(),
+                        ticket,
+                        start,
+                    );
+                }
+                (PendingRequest::Network(ticket, what), Ok(account)) if account.ids.uid == open_login.uid => {
+                    self.networks
+                        .ask(&mut self.tools, open_login, &account.ids, ticket, what);
+                }
+                (request, Ok(_)) => {
+                    let why = "the account is not the one that logged in";
+                    refuse(&mut self.tools, number, request, why);
+                }
+                (request, Err(why)) => refuse(&mut self.tools, number, request, why),
+            }
+        }
+    }
+}
+
+/// Whether a role looks at the labels of the container that the login leads into.
+fn looks_at_labels(open_login: &OpenLogin, tools: &Tools) -> bool {
+    let login = &open_login.grant.login;
+    let looks = |cluster| {
+        let mut all = open_login.cluster_logins.iter();
+        all.any(|one| one.looks_at_labels(cluster, login.as_str()))
+    };
+    login.container().is_some() && tools.cluster.as_ref().is_some_and(looks)
+}
+
+/// Notes the labels of the login's container, where roles look at them.
+fn see(open_login: &mut OpenLogin, tools: &Tools, seen: &[ContainerRecord]) -> Result<(), String> {
+    let name = open_login.grant.login.container().map(str::to_owned);
+    let Some(name) = name.filter(|_| looks_at_labels(open_login, tools)) else {
+        return Ok(());
+    };
+    let found = find_among(seen, &name).map_err(|e| e.without_others().to_string())?;
+    open_login.container_labels = Some(Arc::new(found.labels.clone()));
+    Ok(())
+}
+
+/// Whether it asks for a list of containers, and in which form.
+fn list_form(request: &PendingRequest) -> Option<ListForm> {
+    match request {
+        PendingRequest::Session(_, start) => ListForm::of(start),
+        PendingRequest::Network(..) => None,
+    }
+}
+
+/// It is not done.
+fn refuse(tools: &mut Tools, connection: ConnectionNumber, request: PendingRequest, why: &str) {
+    let why = CString::new(why).unwrap_or_default();
+    let message = match request {
+        PendingRequest::Session(ticket, _) => ToFront::NotStarted {
+            connection,
+            ticket,
+            why,
+        },
+        PendingRequest::Network(ticket, _) => ToFront::Network {
+            connection,
+            ticket,
+            done: Done::Failed {
+                failure: Failure {
+                    reason: Reason::Denied,
+                    errno: 0,
+                    subject: why,
+                },
+            },
+        },
+    };
+    tools.to_fronts.say(connection, message, Vec::new());
+}
