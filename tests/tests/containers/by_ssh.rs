@@ -84,6 +84,20 @@ fn plain_ssh_enters_with_all_that_is_built_on_it() {
         errors(&out)
     );
 
+    // Why a container is not entered is told to whoever copies and forwards, too.
+    let none = "ada+fg-none@gate";
+    for out in [
+        openssh("scp", &["/run/test/there", &format!("{none}:copy")]),
+        openssh("scp", &["-O", "/run/test/there", &format!("{none}:copy")]),
+        ssh(&["-o", "LogLevel=INFO", "-W", "127.0.0.1:9000", none]),
+    ] {
+        let said = errors(&out);
+        assert!(
+            !out.status.success() && said.contains("no container \"fg-none\" runs here"),
+            "{said}"
+        );
+    }
+
     // A forward ends in the container's network.
     let mut listener = container
         .command(&["-e", "A=1"], &["sh", "-c", "echo from inside | nc -l -p 9000"])

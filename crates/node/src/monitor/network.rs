@@ -174,11 +174,15 @@ impl Networks {
             (_, Err(e)) => {
                 tools.metrics.launch_failed();
                 tracing::error!("a networking helper is not started: {e}");
-                let why = match e {
-                    LaunchError::Pam(_) => "PAM refused the forwarding; the host's log says why",
-                    _ => NOT_OPENED,
-                };
-                self.gone(tools, connection, why);
+                match e {
+                    LaunchError::Pam(_) => {
+                        let why = "PAM refused the forwarding; the host's log says why";
+                        self.gone(tools, connection, why);
+                    }
+                    // What is wrong with a container is for its user to read.
+                    LaunchError::Container(why) => self.gone(tools, connection, &why),
+                    _ => self.gone(tools, connection, NOT_OPENED),
+                }
             }
         }
     }

@@ -371,6 +371,17 @@ pub(super) fn say(tools: &mut Tools, client: (ConnectionNumber, Ticket), text: S
     hand_over(tools, client, &result);
 }
 
+/// The same on standard error, as of a program that failed with ssh's own code.
+pub(super) fn say_failure(tools: &mut Tools, client: (ConnectionNumber, Ticket), why: &str) {
+    let result = RunResult {
+        output: [Vec::new(), format!("{why}\r\n").into_bytes()],
+        most: None,
+        ended: super::ended(Some(Exit::Code(255))),
+        why: CString::default(),
+    };
+    hand_over(tools, client, &result);
+}
+
 /// Gives a client's front the result, as of a program that has just ended.
 fn hand_over(tools: &mut Tools, (connection, ticket): (ConnectionNumber, Ticket), result: &RunResult) {
     let streams = match Streams::holding(&result.output) {

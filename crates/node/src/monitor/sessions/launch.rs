@@ -1,6 +1,7 @@
 //! A session's launch: the streams, what the helper is given (`helper_order`), the launch itself (inside PAM, where that is
 //! used), and what it comes to.
 
+use super::answers;
 use super::choose::SessionRefusal;
 use super::facts::OrderFacts;
 use super::helper_checks::account_in_use_without_shell;
@@ -8,7 +9,7 @@ use super::helper_order::{HelperOrder, begin_watching, failed};
 use super::pending::{PendingLaunch, PendingSession};
 use super::streams::Streams;
 use super::{About, Session, Sessions, State, ended, environment, key, running, say, text};
-use crate::monitor::audit::Event;
+use crate::monitor::audit::{Event, SessionKind};
 use crate::monitor::containers::Entry;
 use crate::monitor::login::pam;
 use crate::monitor::timers::micros;
@@ -279,6 +280,17 @@ impl Sessions {
             None if in_container => SessionRefusal(error.to_string()),
             None => not_launched(&error),
         };
+        if let Some(session) = self.all.get_mut(&number)
+            && in_container
+            && session.kind == SessionKind::Sftp
+        {
+            // OpenSSH's clients show nothing of a subsystem that is refused. Why there is no container to copy to is for their user.
+            session.nobody_listens = true;
+            let client = (session.connection, session.ticket);
+            answers::say_failure(tools, client, &why.0);
+            tools.metrics.launch_failed();
+            return self.refuse(tools, number, why);
+        }
         let Some((status, session)) = told.zip(self.all.get_mut(&number)) else {
             tools.metrics.launch_failed();
             return self.refuse(tools, number, why);
