@@ -164,6 +164,8 @@ pub enum Event {
         original: Option<Vec<u8>>,
         /// The account, where it is not the login.
         runs_as: Option<String>,
+        /// The container's id, whatever name the login has.
+        container: Option<String>,
         strategy: &'static str,
         unrecorded: Option<String>,
         /// How closely it is watched; none: not at all.

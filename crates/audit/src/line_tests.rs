@@ -139,6 +139,7 @@ fn optional_fields_and_every_operation_have_their_lines() {
                 command: None,
                 original: Some(b"\xffx".to_vec()),
                 runs_as: Some("root".to_owned()),
+                container: None,
                 strategy: "installed",
                 unrecorded: None,
             },

@@ -179,6 +179,7 @@ fn each_event_has_its_line() {
                 command: Some(b"echo \x1b".to_vec()),
                 original: None,
                 runs_as: None,
+                container: None,
                 strategy: "memfd",
                 unrecorded: Some("lastlog: No space left on device".into()),
             },

@@ -179,6 +179,7 @@ pub(crate) fn attempt(
                         ready: cloned.elapsed(),
                     },
                     tries: 1,
+                    container: None,
                 },
                 begun,
             ))

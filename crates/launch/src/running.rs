@@ -34,6 +34,8 @@ pub struct RunningHelper {
     pub spent: LaunchTimes,
     /// How many tries it took.
     pub tries: u32,
+    /// The id of the container that it is in.
+    pub container: Option<String>,
 }
 
 impl RunningHelper {

@@ -123,6 +123,11 @@ fn plain_ssh_enters_with_all_that_is_built_on_it() {
             .filter(|line| line["event"] == event && line["login"] == login.as_str())
             .count()
     };
+    let ids = log.iter().filter_map(|line| line["container"].as_str());
+    assert!(
+        ids.clone().count() >= 5 && ids.clone().all(|id| id == container.name),
+        "{log:?}"
+    );
     let terminals: Vec<_> = log.iter().filter_map(|line| line["terminal"].as_str()).collect();
     assert_eq!(terminals, ["/dev/pts/0"]);
     assert!(of("login_accepted") >= 6 && of("session_started") >= 5, "{log:?}");

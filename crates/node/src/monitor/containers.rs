@@ -153,6 +153,10 @@ impl Shared {
         container.window = entry.window;
         let launch = launch.entering(container, opened.first, opened.root, opened.cgroup);
         let chain = self.images.lock().expect("no panic is survived").chain();
-        Launcher::new(chain.map_err(LaunchError::NoImage)?)?.launch(launch)
+        let launched = Launcher::new(chain.map_err(LaunchError::NoImage)?)?.launch(launch);
+        launched.map(|(mut running, begun)| {
+            running.container = Some(found.id);
+            (running, begun)
+        })
     }
 }

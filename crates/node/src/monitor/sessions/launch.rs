@@ -403,6 +403,7 @@ fn tell_start(
         command: session.command.clone(),
         original: session.original.clone(),
         runs_as: session.runs_as.clone(),
+        container: running.container.clone(),
         strategy: running.strategy.name(),
         unrecorded,
         audit: audit.filter(|_| unwatched.is_none()),
