@@ -2,7 +2,7 @@
 //! What it is refused is refused with and without CAP_SYS_PTRACE; the machine's own runc is attacked in the same way, and
 //! what comes of that is printed.
 
-use fleetgate_tests::containers::{Container, Runtime};
+use fleetgate_tests::containers::{Container, Runtime, errors};
 use fleetgate_tests::needs_root;
 use fleetgate_tests::world::wait_until;
 use serde_json::json;
@@ -230,4 +230,65 @@ fn root_inside_gets_nothing_of_who_enters() {
         });
         println!("{what}, the machine's runc: {:?}", counted(&came));
     }
+}
+
+/// Says which program has loaded it.
+const PRELOADED: &str = r#"
+#include <stdio.h>
+#include <unistd.h>
+__attribute__((constructor)) static void loaded(void) {
+    char exe[4096] = {0};
+    if (readlink("/proc/self/exe", exe, sizeof exe - 1) < 0) return;
+    FILE *f = fopen("/tmp/loaded", "a");
+    if (f) { fprintf(f, "%s %d\n", exe, (int)getuid()); fclose(f); }
+}
+"#;
+
+#[test]
+fn libraries_of_the_container_are_loaded_by_its_own_programs_alone() {
+    needs_root!("containers");
+    let container = Container::with(Runtime::Runc, |config| {
+        let env = config["process"]["env"].as_array_mut().expect("variables");
+        env.extend([
+            json!("LD_PRELOAD=/lib/preloaded.so"),
+            json!("LD_LIBRARY_PATH=/lib"),
+        ]);
+    });
+    for folder in ["lib", "lib64", "etc", "tmp"] {
+        std::fs::create_dir_all(container.path(folder)).expect("made");
+    }
+    std::fs::write(container.path("etc/ld.so.preload"), "/lib/preloaded.so\n").expect("written");
+    let compile = |text: &str, to: &str, flags: &[&str]| {
+        let source = container.path("source.c");
+        std::fs::write(&source, text).expect("written");
+        let compiled = Command::new("cc")
+            .args(flags)
+            .args(["-O1", "-w", "-o"])
+            .args([&container.path(to), &source])
+            .status();
+        assert!(compiled.expect("cc runs").success());
+    };
+    compile(PRELOADED, "lib/preloaded.so", &["-shared", "-fPIC"]);
+    compile("int main(void) { return 7; }", "bin/dynamic", &[]);
+    // What a program that is not static needs, from the machine.
+    let needed = Command::new("ldd").arg(container.path("bin/dynamic")).output();
+    let needed = String::from_utf8(needed.expect("ldd runs").stdout).expect("text");
+    for path in needed.split_whitespace().filter(|word| word.starts_with('/')) {
+        let to = container.path(path.trim_start_matches('/'));
+        std::fs::create_dir_all(to.parent().expect("a folder")).expect("made");
+        std::fs::copy(path, to).expect("copied");
+    }
+    let loaded = || {
+        let text = std::fs::read_to_string(container.path("tmp/loaded")).unwrap_or_default();
+        let _ = std::fs::remove_file(container.path("tmp/loaded"));
+        text
+    };
+    let out = container.exec(&["-T"], &["dynamic"]);
+    assert_eq!(out.status.code(), Some(7), "{}", errors(&out));
+    // The container's program loads it once; whoever brought it there does not.
+    assert_eq!(loaded(), "/bin/dynamic 0\n");
+    assert!(container.exec(&["-T"], &["busybox", "true"]).status.success());
+    assert_eq!(loaded(), "");
+    let by_runc = container.runtime(&["exec", &container.name, "dynamic"]).status();
+    println!("the machine's runc ({:?}): {:?}", by_runc, loaded());
 }
