@@ -1,11 +1,12 @@
 //! What was made of files that have not changed since. A node looks for a container at each launch, and parsing what runtimes
 //! wrote takes longer than the rest of it: finding took 203 us and takes 32, opening 124 and 57 (medians, one container of runc's, n 3,000).
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A file that changed so lately, in seconds, is read again: clocks of files move in steps, and two changes within one cannot be
@@ -22,13 +23,15 @@ struct Stamp {
 }
 
 impl Stamp {
-    fn of(kept: &Metadata) -> Stamp {
-        Stamp {
+    /// Of a file; none: it is a link, or no file.
+    fn at(path: &Path) -> Option<Stamp> {
+        let kept = fs::symlink_metadata(path).ok().filter(Metadata::is_file)?;
+        Some(Stamp {
             device: kept.dev(),
             inode: kept.ino(),
             length: kept.len(),
             changed: (kept.ctime(), kept.ctime_nsec()),
-        }
+        })
     }
 
     /// Whether a later change would show.
@@ -39,38 +42,58 @@ impl Stamp {
     }
 }
 
-/// Of each file, what was made of it; at most so many files, and then of none.
-pub struct Remembered<T>(usize, Mutex<BTreeMap<PathBuf, (Stamp, T)>>);
+/// What was made of one file, of whatever type that is: the map's code is there once.
+type Made = Arc<dyn Any + Send + Sync>;
 
-impl<T: Clone> Remembered<T> {
+/// Of each file, what was made of it; at most so many files, and then of none.
+pub struct Remembered {
+    most: usize,
+    known: Mutex<BTreeMap<PathBuf, (Stamp, Made)>>,
+}
+
+impl Remembered {
     /// Nothing yet, and at most so many.
-    pub const fn new(most: usize) -> Remembered<T> {
-        Remembered(most, Mutex::new(BTreeMap::new()))
+    pub const fn new(most: usize) -> Remembered {
+        Remembered {
+            most,
+            known: Mutex::new(BTreeMap::new()),
+        }
     }
 
     /// What `make` makes of the file, or made of it before. An error, and what is made of a link, are not remembered.
-    pub fn of<E>(&self, path: &Path, make: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
-        let stamp = fs::symlink_metadata(path).ok().filter(Metadata::is_file);
+    pub fn of<T: Any + Send + Sync, E>(
+        &self,
+        path: &Path,
+        make: impl FnOnce() -> Result<T, E>,
+    ) -> Result<Arc<T>, E> {
         // Before it is read: a change meanwhile gives it another.
-        let Some(stamp) = stamp.map(|kept| Stamp::of(&kept)) else {
-            return make();
-        };
-        let Remembered(most, known) = self;
-        let lock = || known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((known, made)) = lock().get(path)
-            && *known == stamp
-        {
-            return Ok(made.clone());
+        let stamp = Stamp::at(path);
+        let known = stamp.and_then(|stamp| self.get(path, stamp));
+        if let Some(made) = known.and_then(|made| made.downcast().ok()) {
+            return Ok(made);
         }
-        let made = make()?;
-        if stamp.is_sure() {
-            let mut known = lock();
-            if known.len() >= *most {
-                known.clear();
-            }
-            known.insert(path.to_owned(), (stamp, made.clone()));
+        let made = Arc::new(make()?);
+        if let Some(stamp) = stamp {
+            self.keep(path, stamp, made.clone());
         }
         Ok(made)
+    }
+
+    fn get(&self, path: &Path, stamp: Stamp) -> Option<Made> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let (of, made) = known.get(path)?;
+        (*of == stamp).then(|| made.clone())
+    }
+
+    fn keep(&self, path: &Path, stamp: Stamp, made: Made) {
+        if !stamp.is_sure() {
+            return;
+        }
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= self.most {
+            known.clear();
+        }
+        known.insert(path.to_owned(), (stamp, made));
     }
 }
 
@@ -83,12 +106,13 @@ mod tests {
     #[test]
     fn a_file_is_read_again_when_it_changed() {
         let path = std::env::temp_dir().join(format!("fleetgate-remembered-{}", std::process::id()));
-        let (known, read) = (Remembered::<String>::new(8), Cell::new(0));
+        let (known, read) = (Remembered::new(8), Cell::new(0));
         let ask = || {
-            known.of(&path, || {
+            let made = known.of(&path, || {
                 read.set(read.get() + 1);
                 fs::read_to_string(&path)
-            })
+            });
+            made.map(|made| made.to_string())
         };
         assert!(ask().is_err());
         fs::write(&path, "one").expect("written");
@@ -114,7 +138,7 @@ mod tests {
 
     #[test]
     fn only_so_many_are_remembered() {
-        let known = Remembered::<usize>::new(2);
+        let known = Remembered::new(2);
         let old: Vec<PathBuf> = [
             "/proc/self/exe",
             "/bin/sh",
@@ -126,8 +150,8 @@ mod tests {
         .filter_map(|path| fs::canonicalize(path).ok())
         .collect();
         for (n, path) in old.iter().enumerate() {
-            assert_eq!(known.of(path, || Ok::<_, ()>(n)), Ok(n));
-            assert!(known.1.lock().expect("whole").len() <= 2);
+            assert_eq!(known.of(path, || Ok::<_, ()>(n)), Ok(Arc::new(n)));
+            assert!(known.known.lock().expect("whole").len() <= 2);
         }
     }
 }

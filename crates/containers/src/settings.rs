@@ -135,8 +135,10 @@ pub fn unknown(bounds: Bounds) -> Container {
 
 /// The order's part by a configuration.
 pub fn read(config: &Path) -> Result<Container, Unusable> {
-    static KNOWN: Remembered<Container> = Remembered::new(MAX_KNOWN);
-    KNOWN.of(config, || parsed(config))
+    static KNOWN: Remembered = Remembered::new(MAX_KNOWN);
+    KNOWN
+        .of(config, || parsed(config))
+        .map(|known| Container::clone(&known))
 }
 
 fn parsed(config: &Path) -> Result<Container, Unusable> {

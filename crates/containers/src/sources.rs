@@ -236,7 +236,7 @@ fn by_crun(path: &Path) -> Option<State> {
 }
 
 fn of_runtime(root: &Path, all: &mut Vec<ContainerRecord>) {
-    static STATES: Remembered<State> = Remembered::new(2 * MAX_CONTAINERS);
+    static STATES: Remembered = Remembered::new(2 * MAX_CONTAINERS);
     for path in directories(root) {
         let Some(id) = id_of(&path) else { continue };
         let state = |file: &str, read: fn(&Path) -> Option<State>| {
@@ -249,7 +249,7 @@ fn of_runtime(root: &Path, all: &mut Vec<ContainerRecord>) {
         let mut found = ContainerRecord::new(id, state.runtime, state.pid);
         found.started = state.started;
         // crun keeps a copy of the configuration; runc leaves it where the bundle is.
-        found.config = [Some(path.clone()), state.bundle]
+        found.config = [Some(&path), state.bundle.as_ref()]
             .into_iter()
             .flatten()
             .map(|directory| directory.join("config.json"))
@@ -342,7 +342,7 @@ impl ContainerRecord {
 
     /// The annotations of its configuration are labels.
     fn annotate(&mut self) {
-        static LABELS: Remembered<BTreeMap<String, String>> = Remembered::new(2 * MAX_CONTAINERS);
+        static LABELS: Remembered = Remembered::new(2 * MAX_CONTAINERS);
         let Some(config) = self.config.as_deref() else {
             return;
         };
@@ -353,7 +353,9 @@ impl ContainerRecord {
             let read = believed.and_then(document::<Annotated>).ok_or(())?;
             Ok::<_, ()>(strings(&read.annotations))
         });
-        self.labels.extend(labels.unwrap_or_default());
+        if let Ok(labels) = labels {
+            self.labels.extend((*labels).clone());
+        }
     }
 }
 
