@@ -264,6 +264,7 @@ pub fn granted(account: &Account, permits: Permits) -> OpenLogin {
     };
     OpenLogin {
         container_labels: None,
+        container_by_id: false,
         connection: CONNECTION,
         addresses: ConnectionAddresses {
             peer: end(4711),

@@ -40,10 +40,15 @@ fn containers(given: &Arguments) -> Outcome {
     let Some(node) = given.word() else {
         return Err(given.wrong("--containers: of which NODE?").into());
     };
+    // Who may log in nowhere but in containers has no other login to ask by.
+    let login = Home::find(given.value("home"))
+        .and_then(|home| home.profile())
+        .map(|profile| profile.login_to_list(given.value("login")))
+        .ok();
     let place = Place {
         node,
         container: None,
-        login: given.value("login"),
+        login: login.as_deref().or(given.value("login")),
         address: given.value("address"),
         home: given.value("home"),
     };

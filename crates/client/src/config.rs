@@ -39,10 +39,10 @@ pub fn ssh_config(home: &Home, profile: &Profile, fleetgate: &Path, hosts: &[&st
     }
     format!(
         "# The nodes of the cluster {cluster}, for plain ssh. Written by `fleetgate config ssh`.\n\
-         Match host \"{containers}\" exec \"{program} config container --home {home_path} %h\"\n    \
+         Match host \"{containers}\" exec \"{program} config container --home {home_path} '%h'\"\n    \
              Include {container_files}\n\
          Host {patterns}\n    \
-             ProxyCommand {program} proxy-command --home {home_path} --login %r %h %p\n    \
+             ProxyCommand {program} proxy-command --home {home_path} --login '%r' '%h' '%p'\n    \
              IdentityFile {id}\n    \
              CertificateFile {certificate}\n    \
              IdentitiesOnly yes\n    \
@@ -94,7 +94,10 @@ pub fn machine_of(host: &str, login: &str, cluster: &str) -> Result<String, Clie
     };
     match account_and_container(login) {
         (_, Some(named)) if named == container => Ok(machine),
-        (account, _) => Err(ClientError::Usage(format!(
+        (_, Some(other)) => Err(ClientError::Usage(format!(
+            "{host} is the container {container}, and the login {login} leads into {other}: name one of them"
+        ))),
+        (account, None) => Err(ClientError::Usage(format!(
             "{host} is a container, and the login {account} leads to {machine} itself: leave the account out, or write \
              {account}+{container}@{machine}; if you named none, run `fleetgate config ssh --write` again"
         ))),
@@ -103,6 +106,8 @@ pub fn machine_of(host: &str, login: &str, cluster: &str) -> Result<String, Clie
 
 /// `config container`: writes what ssh is to know of a host that is a container. False: it is none.
 pub fn write_container(home: &Home, profile: &Profile, host: &str) -> Result<bool, ClientError> {
+    // As ssh writes it later on, whatever its user typed.
+    let host = &host.to_ascii_lowercase();
     // What could end ssh's line, or stand for other hosts, is no host's name.
     let may = |c: char| c.is_ascii_alphanumeric() || "._:-+".contains(c);
     let Some((machine, container)) = container_of(host, &profile.cluster).filter(|_| host.chars().all(may))
@@ -177,9 +182,9 @@ mod tests {
         let text = ssh_config(&home, &profile, Path::new("/usr/bin/fleetgate"), &["web*"]);
         for line in [
             "Host *.demo *.demo+* web* web*+*",
-            "Match host \"*+*.demo,*.demo+*,web*+*\" exec \"'/usr/bin/fleetgate' config container --home '/home/a b/100%%/.fleetgate' %h\"",
+            "Match host \"*+*.demo,*.demo+*,web*+*\" exec \"'/usr/bin/fleetgate' config container --home '/home/a b/100%%/.fleetgate' '%h'\"",
             "Include \"/home/a b/100%%/.fleetgate/containers/*.conf\"",
-            "ProxyCommand '/usr/bin/fleetgate' proxy-command --home '/home/a b/100%%/.fleetgate' --login %r %h %p",
+            "ProxyCommand '/usr/bin/fleetgate' proxy-command --home '/home/a b/100%%/.fleetgate' --login '%r' '%h' '%p'",
             "IdentityFile \"/home/a b/100%%/.fleetgate/id\"",
             "ControlPath \"/home/a b/100%%/.fleetgate/mux/%C\"",
             "StrictHostKeyChecking yes",

@@ -69,7 +69,8 @@ impl Profile {
     /// one of the user's name in the cluster; else the one of the same name as here.
     #[must_use]
     pub fn account(&self, container: Option<&str>) -> String {
-        self.account_of(container, name_here)
+        // By the user's number, as ssh does: the master, which has no environment of the command's, comes to the same.
+        self.account_of(container, name_by_id)
     }
 
     /// The login that is meant: `ACCOUNT`, `ACCOUNT+CONTAINER`, or these without the account.
@@ -108,6 +109,26 @@ impl Profile {
             .map(String::as_str)
             .filter(is_account)
             .collect()
+    }
+
+    /// The login by which a node's containers are listed: the account that is named or meant, or a login of it that only leads into
+    /// containers, if there is no other.
+    #[must_use]
+    pub fn login_to_list(&self, named: Option<&str>) -> String {
+        let account = named.map_or_else(|| self.account(None), str::to_owned);
+        let is_there = self.logins.contains(&account);
+        let of_it = |login: &&String| account_and_container(login).0 == account;
+        let other = self.logins.iter().find(of_it).or_else(|| {
+            let into_containers = |login: &&String| account_and_container(login).1.is_some();
+            self.logins
+                .iter()
+                .find(into_containers)
+                .filter(|_| named.is_none())
+        });
+        match other {
+            Some(other) if !is_there => other.clone(),
+            _ => account,
+        }
     }
 
     /// The accounts as which the roles open this container.
@@ -438,6 +459,23 @@ pub(crate) mod tests {
         profile.logins = vec!["deploy".to_owned(), "nagios+web".to_owned()];
         let names = ["+web", "root+web", "root"].map(|named| profile.login(named));
         assert_eq!(names, ["nagios+web", "root+web", "root"]);
+    }
+
+    #[test]
+    fn containers_are_listed_by_a_login_that_there_is() {
+        for (logins, named, login) in [
+            (&["deploy"][..], None, "deploy"),
+            (&["deploy+*"], None, "deploy+*"),
+            (&["deploy+web"], None, "deploy+web"),
+            (&["deploy+*"], Some("deploy"), "deploy+*"),
+            (&["deploy", "deploy+*"], Some("deploy"), "deploy"),
+            // The node says that there is none.
+            (&["deploy+*"], Some("root"), "root"),
+        ] {
+            let mut profile = profile();
+            profile.logins = logins.iter().map(|l| (*l).to_owned()).collect();
+            assert_eq!(profile.login_to_list(named), login, "{logins:?} {named:?}");
+        }
     }
 
     #[test]

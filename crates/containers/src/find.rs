@@ -80,6 +80,8 @@ pub struct ContainerRecord {
     pub started: Option<u64>,
     /// Its labels and annotations.
     pub labels: BTreeMap<String, String>,
+    /// Those are all of them: what keeps them was read.
+    pub labels_are_all: bool,
     /// Its configuration, in the form of the Open Container Initiative.
     pub config: Option<PathBuf>,
 }
@@ -94,6 +96,7 @@ impl ContainerRecord {
             pid,
             started: None,
             labels: BTreeMap::new(),
+            labels_are_all: false,
             config: None,
         }
     }
@@ -112,6 +115,15 @@ impl ContainerRecord {
     /// What to call it.
     pub fn display_name(&self) -> &str {
         self.names.first().unwrap_or(&self.id)
+    }
+
+    /// Whether this is a name of it that people gave, and not its id or the beginning of that. What runc and crun start by hand has
+    /// an id that somebody chose, and no other name.
+    pub fn has_name(&self, name: &str) -> bool {
+        match self.names.is_empty() {
+            true => self.id == name,
+            false => self.names.iter().any(|known| known == name),
+        }
     }
 
     /// What it may be called in a login by SSH, where a name has no slash; the id last.

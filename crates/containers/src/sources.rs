@@ -121,14 +121,14 @@ impl SearchPaths {
                 .map(|_| "moby".to_owned());
             all[known..]
                 .iter_mut()
-                .for_each(|found| found.namespace.clone_from(&namespace));
+                .for_each(|found| found.in_namespace(namespace.clone()));
         }
         for root in self.runtime_namespaces.iter().flat_map(|all| directories(all)) {
             let known = all.len();
             of_runtime(&root, &mut all);
             for found in &mut all[known..] {
                 found.runtime = Runtime::Containerd;
-                found.namespace = id_of(&root);
+                found.in_namespace(id_of(&root));
             }
         }
         for namespace in self.tasks.iter().flat_map(|tasks| directories(tasks)) {
@@ -157,6 +157,7 @@ impl SearchPaths {
                     let name = config["Name"].as_str().unwrap_or_default();
                     found.name(name.trim_start_matches('/'));
                     found.label(&config["Config"]["Labels"]);
+                    found.labels_are_all = true;
                     found.runtime = Runtime::Docker;
                 }
             }
@@ -167,6 +168,8 @@ impl SearchPaths {
                     found.name(name.as_str().unwrap_or_default());
                 }
                 found.runtime = Runtime::Podman;
+                // Podman keeps them in a database.
+                found.labels_are_all = false;
             }
             // Kubernetes: POD/CONTAINER, and with the pod's namespace in front; by dots where a slash may not be.
             let annotation = |keys: [&str; 2]| keys.iter().find_map(|key| found.labels.get(*key).cloned());
@@ -335,6 +338,12 @@ fn strings(object: &Value) -> BTreeMap<String, String> {
 }
 
 impl ContainerRecord {
+    /// It is in this namespace of containerd's, which has more labels.
+    fn in_namespace(&mut self, namespace: Option<String>) {
+        self.labels_are_all &= namespace.is_none();
+        self.namespace = namespace;
+    }
+
     /// Labels of a JSON object.
     fn label(&mut self, labels: &Value) {
         self.labels.extend(strings(labels));
@@ -355,6 +364,9 @@ impl ContainerRecord {
         });
         if let Ok(labels) = labels {
             self.labels.extend((*labels).clone());
+            // Others keep more labels elsewhere.
+            self.labels_are_all =
+                self.namespace.is_none() && matches!(self.runtime, Runtime::Runc | Runtime::Crun);
         }
     }
 }

@@ -4,7 +4,7 @@
 use crate::{CommandEntry, Config, named_file};
 use fleetgate_policy::access::{Access, RootLogin};
 use fleetgate_policy::commands::Commands;
-use fleetgate_policy::{AccountName, Invalid, Kind, Permits, Rule, login_matches};
+use fleetgate_policy::{AccountName, Invalid, Kind, Permits, Rule, login_matches, may_be_id};
 use fleetgate_ssh::key::krl::{Krl, MAX_KRL};
 use fleetgate_ssh::key::{KeyOrCertificate, PublicKey};
 use std::collections::BTreeMap;
@@ -158,6 +158,11 @@ impl Trust {
     pub fn lets_into(&self, login: &AccountName) -> bool {
         let matches = |own: &String| login_matches(own, login.as_str());
         login.container().is_none() || self.containers.iter().any(matches)
+    }
+
+    /// Whether that holds whatever the container is called, by its name or by its id.
+    pub fn lets_into_by_id(&self, login: &AccountName) -> bool {
+        self.containers.iter().any(|own| may_be_id(own, login.as_str()))
     }
 
     /// Whether this CA's user certificates are believed.

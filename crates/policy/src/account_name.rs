@@ -94,9 +94,31 @@ pub fn login_matches(own: &str, login: &str) -> bool {
     }
 }
 
+/// Whether `own` means this login even if what it calls the container is an id. A pattern is one of names: `db*` is not meant for a
+/// container whose id begins so.
+pub fn may_be_id(own: &str, login: &str) -> bool {
+    let (_, pattern) = account_and_container(own);
+    login_matches(own, login) && (own == login || pattern == Some("*"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ids_are_meant_by_all_or_by_themselves() {
+        for (own, login, wanted) in [
+            ("ann+*", "ann+db12", true),
+            ("ann+db12", "ann+db12", true),
+            ("ann+db*", "ann+db12", false),
+            ("ann+????", "ann+db12", false),
+            ("ann+**", "ann+db12", false),
+            ("bob+*", "ann+db12", false),
+            ("ann", "ann", true),
+        ] {
+            assert_eq!(may_be_id(own, login), wanted, "{own} {login}");
+        }
+    }
 
     #[test]
     fn a_pattern_is_of_containers_alone() {

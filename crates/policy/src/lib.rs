@@ -24,7 +24,7 @@ pub mod strangers;
 pub mod text;
 pub mod watching;
 
-pub use account_name::{AccountName, INTO, account_and_container, login_matches};
+pub use account_name::{AccountName, INTO, account_and_container, login_matches, may_be_id};
 pub use error::Invalid;
 pub use grant::{Grant, GrantId, GrantRequest, How, Proofs};
 pub use permits::{Kind, Permits, What};

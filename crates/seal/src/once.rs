@@ -82,12 +82,19 @@ impl fmt::Display for NotRun {
                  with; run it directly",
                 path.display()
             ),
-            NotRun::Unfit(path, Unfit::Script(interpreter)) => write!(
-                f,
-                "{path} is a script (#!{interpreter}): its interpreter would open it by a path, and a sealed image has \
-                 none; seal the interpreter: fleetgate seal run -- {interpreter} {path}",
-                path = path.display()
-            ),
+            NotRun::Unfit(path, Unfit::Script(interpreter)) => {
+                // `env` only executes another program, which would not be sealed.
+                let sealed = match interpreter.split_once("/env ") {
+                    Some((_, real)) => format!("\"$(command -v {})\"", real.trim()),
+                    None => interpreter.to_string(),
+                };
+                write!(
+                    f,
+                    "{path} is a script (#!{interpreter}): its interpreter would open it by a path, and a sealed image has \
+                     none; seal the interpreter: fleetgate seal run -- {sealed} {path}",
+                    path = path.display()
+                )
+            }
             NotRun::Unfit(path, Unfit::NotNative) => {
                 write!(f, "{} is no ELF program of this machine", path.display())
             }

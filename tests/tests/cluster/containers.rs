@@ -1,10 +1,13 @@
 //! Containers by way of the cluster: roles say who enters which, by `fleetgate ssh`, by its master and by plain ssh, and locks
 //! hold there too.
 
+use fleetgate_sys::{process, signals};
 use fleetgate_tests::cluster::Cluster;
 use fleetgate_tests::containers::Container;
 use fleetgate_tests::needs_root;
+use fleetgate_tests::service::{command_line, descendants};
 use serde_json::json;
+use std::process::Stdio;
 
 const TOOLS: &str = include_str!("../../scripts/kept_connection.sh");
 
@@ -25,6 +28,12 @@ fn roles_say_who_enters_which_container() {
         inside=$(printf 'runc\n0')
         again in_it --no-master
         is "$(in_it --no-master)" "$inside"
+        # A pattern is one of names; the beginning of an id is none.
+        if "$F" ssh --home home ada+${{C%?}}@gate hostname 2> said; then exit 1; fi
+        cat said >&2; grep -q 'you may enter containers by their names' said
+        role '"ada", "root", "ada+*"'
+        again "$F" ssh --home home ada+${{C%?}}@gate hostname
+        role '"ada", "root", "ada+fg-*"'
         # By the master, the second time on the connection of the first; the account's own sessions are elsewhere.
         again in_it; is "$(in_it)" "$inside"; is "$(in_it)" "$inside"
         is "$("$F" ssh --home home ada@gate hostname)" "$(hostname)"
@@ -90,7 +99,10 @@ fn roles_choose_containers_by_their_labels() {
         grep -q "by role everything, ada enters containers with app=web|shop as ada on gate, and $D has none of that" said
         refused $D --no-master
         scp -q -F home.config -o ProxyCommand="$F proxy-command --home home --login %r %h %p" role.toml ada+$W@gate.test:/tmp/there
-        if scp -q -F home.config -o ProxyCommand="$F proxy-command --home home --login %r %h %p" role.toml ada+$D@gate.test:/tmp/there; then exit 1; fi
+        if scp -q -F home.config -o ProxyCommand="$F proxy-command --home home --login %r %h %p" role.toml ada+$D@gate.test:/tmp/there 2> said; then exit 1; fi
+        cat said >&2; grep -q 'has none of that' said
+        if "$F" ssh --home home -W 127.0.0.1:9 ada+$D@gate 2> said; then exit 1; fi
+        cat said >&2; grep -q 'has none of that' said
         # The account's own sessions need no container.
         is "$("$F" ssh --home home ada@gate hostname)" "$(hostname)"
         # The list has what may be entered.
@@ -117,9 +129,109 @@ assert one["login"] == "ada+" + one["name"] and one["labels"]["app"] == "web", o
         # What would do nothing is refused.
         if role '"ada"' 'containers = ["app=web"]' 2> said; then exit 1; fi
         grep -q 'none of its logins leads into a container' said
+        if role '"ada+*"' 'containers = []' 2> said; then exit 1; fi
+        grep -q 'names no label' said
+        if "$F" lock add --state cluster --login 'ada+*' --reason x 2> said; then exit 1; fi
+        grep -q 'is a pattern' said
         if role '"ada+*"' 'containers = ["web*"]' 2> said; then exit 1; fi
         grep -q "a container's name stands in" said"#,
         web = web.name,
         db = db.name
+    ));
+}
+
+/// Plain ssh with a connection of its own, and what a forwarded socket says.
+const KEPT: &str = r#"
+to() { h=$1; shift; timeout 60 ssh -F home.config -o ProxyCommand="$F proxy-command --home home --login %r %h %p" "$h@gate.test" "$@"; }
+keep() { to "$1" -M -N -f -S "$PWD/$2" "${@:3}" < /dev/null > /dev/null 2>&1; }
+heard() { timeout 10 python3 -c 'import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); print(s.recv(20).decode().strip())' "$1"; }
+"#;
+
+/// As Kubernetes would call it.
+fn pod(name: &str, app: &str) -> serde_json::Value {
+    json!({ "app": app, "io.kubernetes.cri.sandbox-name": name, "io.kubernetes.cri.container-name": "web" })
+}
+
+#[test]
+fn a_forward_is_in_the_container_that_has_the_name_now() {
+    needs_root!("containers");
+    let cluster = Cluster::with_node();
+    let node = cluster.running("node").expect("it runs");
+    let called = |name, app| Container::beside_with(node, |config| config["annotations"] = pod(name, app));
+    let (first, second) = (called("shop", "web"), called("bank", "db"));
+    let mut listener = first
+        .command(
+            &[],
+            &[
+                "sh",
+                "-c",
+                "while true; do echo from the first | nc -l -p 9000; done",
+            ],
+        )
+        .stdin(Stdio::null())
+        .spawn()
+        .expect("it runs");
+    cluster.script(&format!(
+        r#"{TOOLS}{KEPT}role '"ada", "ada+shop.web"' 'containers = ["app=web"]'
+        again to ada+shop.web true
+        keep ada+shop.web m -L $PWD/l:127.0.0.1:9000
+        first() {{ [ "$(heard $PWD/l)" = 'from the first' ]; }}
+        again first"#
+    ));
+    // The name passes to the other, and the role with it.
+    first.reconfigure(|config| config["annotations"] = pod("gone", "web"));
+    second.reconfigure(|config| config["annotations"] = pod("shop", "db"));
+    cluster.script(&format!(
+        r#"{TOOLS}{KEPT}role '"ada", "ada+shop.web"' 'containers = ["app=db"]'
+        again to ada+shop.web -S $PWD/m true
+        is "$(heard $PWD/l)" ''"#
+    ));
+    let _ = listener.kill();
+    let _ = listener.wait();
+}
+
+#[test]
+fn a_node_that_lets_nobody_into_containers_lets_nobody_go_on_there() {
+    needs_root!("containers");
+    let cluster = Cluster::with_node();
+    let node = cluster.running("node").expect("it runs");
+    let container = Container::beside_with(node, |config| config["annotations"] = pod("shop", "web"));
+    cluster.script(&format!(
+        r#"{TOOLS}{KEPT}role '"ada", "ada+shop.web"'
+        again to ada+shop.web true
+        keep ada+shop.web m
+        is "$(to ada+shop.web -S $PWD/m hostname)" runc
+        sed -i 's/^root_login/containers = []\n&/' node/fleetgate.toml"#
+    ));
+    // `fleetgate up` and its services: what is below them is not theirs to read again.
+    for pid in descendants(node).into_iter().chain([node]) {
+        let line = command_line(pid);
+        if line.contains(" up ") || line.contains(" node ") {
+            let process = process::pidfd_open(pid).expect("it runs");
+            process::signal(&process, signals::HUP).expect("signalled");
+        }
+    }
+    cluster.script(&format!(
+        r#"{TOOLS}{KEPT}refused() {{ ! to ada+shop.web -S $PWD/m hostname 2> said && grep -q '`containers` does not let you in' said; }}
+        again refused"#
+    ));
+    assert!(container.runs());
+}
+
+#[test]
+fn many_at_once_wait_for_their_turn() {
+    needs_root!("containers");
+    let cluster = Cluster::with_node();
+    let node = cluster.running("node").expect("it runs");
+    let _container = Container::beside_with(node, |config| config["annotations"] = pod("shop", "web"));
+    cluster.script(&format!(
+        r#"{TOOLS}{KEPT}role '"ada", "ada+shop.web"' 'containers = ["app=web"]'
+        again to ada+shop.web true
+        for i in $(seq 24); do keep ada+shop.web m$i; done
+        for round in 1 2; do
+            running=
+            for i in $(seq 24); do to ada+shop.web -S $PWD/m$i true 2> said$i & running="$running $!"; done
+            for one in $running; do wait $one || {{ cat said* >&2; exit 1; }}; done
+        done"#
     ));
 }

@@ -78,6 +78,11 @@ impl ClusterLogin {
         held.into_iter().any(|role| role.looks_at_labels(login))
     }
 
+    /// What was decided last did not come to count.
+    pub fn doubt(&mut self) {
+        self.serial = 0;
+    }
+
     /// What is left of `permits` under what the roles allow.
     pub fn within(&self, permits: Permits) -> Result<Permits, Denied> {
         permits.and(self.allowed.permits.clone())

@@ -11,8 +11,9 @@ use super::timers::unix_seconds;
 use super::tools::Tools;
 use super::tunnel::Tunnel;
 use super::wakes::{Key, Owner};
-use crate::config::cluster::{Change, Cluster, SignedState};
+use crate::config::cluster::{Change, Cluster, ClusterLogin, SignedState};
 use crate::config::trust::Trust;
+use fleetgate_policy::AccountName;
 use fleetgate_policy::cluster::{ContainerLabels, Identity, Refusal};
 use fleetgate_sys::process;
 use fleetgate_wire::common::SessionId;
@@ -341,10 +342,30 @@ pub(crate) fn decide_request_again(
     trust: &Trust,
     container: ContainerLabels<'_>,
 ) -> Result<(), String> {
+    let decided = decide_again(open_login, tools, trust, container);
+    if decided.is_err() {
+        // What was decided and not applied is decided and applied by the next request.
+        open_login.cluster_logins.iter_mut().for_each(ClusterLogin::doubt);
+    }
+    decided
+}
+
+fn decide_again(
+    open_login: &mut OpenLogin,
+    tools: &Tools,
+    trust: &Trust,
+    container: ContainerLabels<'_>,
+) -> Result<(), String> {
     let now = unix_seconds();
-    if open_login.cluster_logins.is_empty() && !trust.lets_into(&open_login.grant.login) {
+    let name = &open_login.grant.login;
+    // With `containers = []` a name has no such part, whoever has it.
+    let has_container = |name: AccountName| name.container().is_some();
+    let may_have =
+        name.container().is_none() || trust.login(name.as_str().as_bytes()).is_some_and(has_container);
+    if !may_have || open_login.cluster_logins.is_empty() && !trust.lets_into(name) {
         return Err("`containers` does not let you in here any more".to_owned());
     }
+    open_login.container_by_id = trust.lets_into_by_id(name);
     let login = open_login.grant.login.as_str();
     let Some(cluster) = &tools.cluster else {
         return match open_login.cluster_logins.is_empty() {
@@ -360,6 +381,10 @@ pub(crate) fn decide_request_again(
         is_other |= cluster_login
             .decide_again(cluster, login, container, now, trust.skew)
             .map_err(|refusal| refusal.words)?;
+    }
+    if !open_login.cluster_logins.is_empty() {
+        let all = &open_login.cluster_logins;
+        open_login.container_by_id = all.iter().all(|one| one.allowed.container_by_id);
     }
     if is_other {
         let mut permits = open_login.base.clone();

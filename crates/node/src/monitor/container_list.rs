@@ -1,14 +1,14 @@
 //! The containers of this machine that a login may enter: what `fleetgate ls --containers`, or `ssh -s NODE
 //! fleetgate-containers`, shows.
 
+use super::containers::SeenLabels;
 use super::open_login::OpenLogin;
 use super::timers::unix_seconds;
 use super::tools::Tools;
 use crate::config::trust::Trust;
 use fleetgate_containers::ContainerRecord;
-use fleetgate_policy::INTO;
-use fleetgate_policy::cluster::ContainerLabels;
 use fleetgate_policy::text;
+use fleetgate_policy::{INTO, Kind};
 use fleetgate_wire::node::front::{Program, Start};
 use serde_json::json;
 
@@ -49,6 +49,11 @@ pub fn of(
     form: ListForm,
 ) -> String {
     let account = open_login.grant.login.account();
+    // Who may do nothing in a container needs to know of none.
+    let permits = &open_login.grant.permits;
+    let may_do = Kind::ALL.into_iter().any(|kind| permits.allow_kind(kind).is_ok())
+        || permits.named_commands().is_some();
+    let seen = if may_do { seen } else { &[] };
     let mine: Vec<(&ContainerRecord, String)> = seen
         .iter()
         .filter_map(|found| {
@@ -97,16 +102,18 @@ fn may_enter(
     let Some(name) = name.filter(|name| name.container().is_some()) else {
         return false;
     };
+    let is_name = name.container().is_some_and(|name| found.has_name(name));
     if open_login.cluster_logins.is_empty() {
-        return trust.lets_into(&name);
+        return trust.lets_into(&name) && (is_name || trust.lets_into_by_id(&name));
     }
     let Some(cluster) = &tools.cluster else {
         return false;
     };
-    let (now, labels) = (unix_seconds(), ContainerLabels::Known(&found.labels));
+    let (now, seen) = (unix_seconds(), SeenLabels::of(found));
     cluster.locked(login, now).is_none()
         && open_login.cluster_logins.iter().all(|one| {
-            let decided = cluster.decide_login(&one.identity, one.expires, login, labels, now, trust.skew);
-            decided.is_ok()
+            let decided =
+                cluster.decide_login(&one.identity, one.expires, login, seen.known(), now, trust.skew);
+            decided.is_ok_and(|allowed| is_name || allowed.container_by_id)
         })
 }

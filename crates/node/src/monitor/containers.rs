@@ -1,39 +1,41 @@
-//! Containers of this machine, for those who log in as `ACCOUNT+CONTAINER`: which run, and launches in them. Each is a thread of
-//! its own: finding a container reads files, and a hostile container can delay a launch until its deadline. No login waits for
-//! either.
+//! Containers of this machine, for those who log in as `ACCOUNT+CONTAINER`: which run, and launches in them. Both are done on
+//! threads: finding a container reads files, and a hostile container can delay a launch until its deadline. No login waits for
+//! either. What finds no place waits in a queue; a container that delays its launches has a part of the threads and no more.
 //!
-//! The images are opened with the first of them: a node that enters no container has none in memory.
+//! The images are opened with the first launch: a node that enters no container has none in memory.
 
 use super::late_chain::{LateChain, named};
-use fleetgate_containers::{ContainerRecord, Overrides, SearchPaths, find, list, open};
+use fleetgate_containers::{ContainerRecord, Error, Overrides, SearchPaths, find, list, open};
 use fleetgate_launch::{Completions, Launch, LaunchError, LaunchOutcome, Launcher};
+use fleetgate_policy::cluster::ContainerLabels;
 use fleetgate_seal::{Options, Source};
 use fleetgate_sys::Fd;
 use fleetgate_wire::common::Account;
 use fleetgate_wire::container::Window;
 use fleetgate_wire::node::ConnectionNumber;
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
-/// The most launches and looks at a time, each of which has a thread for that long; and of them in one container, whose root can
-/// hold up who enters.
+/// The most launches at a time, each of which has a thread for that long; and of them in one container, whose root can hold up
+/// who enters.
 const MAX_THREADS: usize = 32;
 const MAX_OF_ONE: usize = 8;
-/// Where those count that look at all containers: no container has this name.
-const ALL: &str = "";
-
-/// What they are launched from.
-pub struct Containers {
-    shared: Arc<Shared>,
-    seen: Arc<Completions<Seen>>,
-}
+/// The most launches that wait for a thread or for their container.
+const MAX_WAITING: usize = 1024;
 
 /// What was seen, and the account of the login that it was looked at for.
-pub type Seen = (Account, Vec<ContainerRecord>);
+pub type Seen = (Account, Arc<Vec<ContainerRecord>>);
+
+/// Of one node.
+pub struct Containers {
+    shared: Arc<Shared>,
+}
 
 struct Shared {
-    under_way: Mutex<HashMap<String, usize>>,
+    launches: Mutex<Waiting>,
     images: Mutex<LateChain>,
+    looks: Mutex<Looks>,
+    seen: Arc<Completions<Seen>>,
 }
 
 /// Which container a launch is to be in.
@@ -41,14 +43,66 @@ struct Shared {
 pub struct Entry {
     /// The name or id that was asked for.
     pub name: String,
+    /// It may be an id; else only a name counts.
+    pub by_id: bool,
     /// The labels by which roles let somebody in; none: no role looks at them. A container that has others is not entered.
-    pub labels: Option<Arc<BTreeMap<String, String>>>,
+    pub labels: Option<Arc<SeenLabels>>,
     /// The terminal's size and modes.
     pub window: Window,
 }
 
+/// The labels of a container, as they were when it was looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SeenLabels {
+    labels: BTreeMap<String, String>,
+    are_all: bool,
+}
+
+/// Launches that wait, and how many are under way.
+#[derive(Default)]
+struct Waiting {
+    queue: VecDeque<Job>,
+    threads: usize,
+    /// By the containers' ids.
+    inside: HashMap<String, usize>,
+}
+
+/// A launch that is to be made.
+struct Job {
+    entry: Entry,
+    launch: Launch,
+    done: Box<dyn FnOnce(LaunchOutcome) + Send>,
+    /// The container's id, where that had no room when it was found.
+    id: Option<String>,
+}
+
+/// Who waits for the next look: it begins after they asked.
+#[derive(Default)]
+struct Looks {
+    waiting: Vec<(ConnectionNumber, Account)>,
+    under_way: bool,
+}
+
+impl SeenLabels {
+    /// Of this container.
+    pub fn of(found: &ContainerRecord) -> SeenLabels {
+        SeenLabels {
+            labels: found.labels.clone(),
+            are_all: found.labels_are_all,
+        }
+    }
+
+    /// For a decision.
+    pub fn known(&self) -> ContainerLabels<'_> {
+        ContainerLabels::Known {
+            labels: &self.labels,
+            are_all: self.are_all,
+        }
+    }
+}
+
 impl Containers {
-    /// Of the program `source`.
+    /// Launches from the program `source`.
     pub fn new(source: Source) -> Result<Containers, LaunchError> {
         let options = Options {
             container: true,
@@ -56,99 +110,130 @@ impl Containers {
         };
         Ok(Containers {
             shared: Arc::new(Shared {
-                under_way: Mutex::default(),
+                launches: Mutex::default(),
                 images: Mutex::new(LateChain::new(source, options)),
+                looks: Mutex::default(),
+                seen: Completions::new()?,
             }),
-            seen: Completions::new()?,
         })
     }
 
-    /// Launches in a container; `done` is called on the thread.
+    /// Launches in a container; `done` is called on a thread.
     pub fn begin(
         &self,
         entry: Entry,
         launch: Launch,
         done: impl FnOnce(LaunchOutcome) + Send + 'static,
     ) -> Result<(), LaunchError> {
-        let name = entry.name.clone();
-        self.shared
-            .on_thread(&name, move |shared| shared.launch(entry, launch), done)
+        let mut launches = self.shared.launches();
+        let waiting = launches.queue.len();
+        if waiting >= MAX_WAITING {
+            return Err(LaunchError::Busy { waiting });
+        }
+        launches.queue.push_back(Job {
+            entry,
+            launch,
+            done: Box::new(done),
+            id: None,
+        });
+        if launches.threads == MAX_THREADS {
+            return Ok(());
+        }
+        let shared = self.shared.clone();
+        match start_thread(move || shared.launch_all()) {
+            Ok(()) => launches.threads += 1,
+            // With others at work it waits for them.
+            Err(_) if launches.threads > 0 => {}
+            Err(e) => {
+                launches.queue.pop_back();
+                return Err(e);
+            }
+        }
+        Ok(())
     }
 
-    /// Looks which containers run, for this connection and its account.
+    /// Looks which containers run, for this connection and its account. One look serves all who asked before it began.
     pub fn look(&self, connection: ConnectionNumber, account: Account) -> Result<(), LaunchError> {
-        let done = self.seen.file(connection);
-        self.shared
-            .on_thread(ALL, |_| (account, list(&SearchPaths::default())), done)
+        let mut looks = self.shared.looks();
+        looks.waiting.push((connection, account));
+        if looks.under_way {
+            return Ok(());
+        }
+        let shared = self.shared.clone();
+        start_thread(move || shared.look_for_all()).inspect_err(|_| looks.waiting.clear())?;
+        looks.under_way = true;
+        Ok(())
     }
 
     /// Readable when somebody has looked.
     pub fn bell(&self) -> &Fd {
-        self.seen.bell()
+        self.shared.seen.bell()
     }
 
     /// For which connections, and what was seen.
     pub fn take_seen(&self) -> VecDeque<(ConnectionNumber, Seen)> {
-        self.seen.take()
+        self.shared.seen.take()
     }
 }
 
 impl Shared {
-    /// Does `work` on a thread that counts for `name`, and gives its result to `done` there.
-    fn on_thread<T: 'static>(
-        self: &Arc<Shared>,
-        name: &str,
-        work: impl FnOnce(&Shared) -> T + Send + 'static,
-        done: impl FnOnce(T) + Send + 'static,
-    ) -> Result<(), LaunchError> {
-        self.begin(name)?;
-        let (shared, own) = (self.clone(), name.to_owned());
-        let thread = std::thread::Builder::new()
-            .name("container".to_owned())
-            .stack_size(256 << 10);
-        let spawned = thread.spawn(move || {
-            let outcome = work(&shared);
-            shared.ended(&own);
-            done(outcome);
-        });
-        spawned.map(drop).map_err(|e| {
-            self.ended(name);
-            LaunchError::Container(format!("no thread can be started: {e}"))
-        })
+    fn launches(&self) -> MutexGuard<'_, Waiting> {
+        self.launches.lock().expect("no panic is survived")
     }
 
-    /// Takes a place.
-    fn begin(&self, name: &str) -> Result<(), LaunchError> {
-        let mut under_way = self.under_way.lock().expect("no panic is survived");
-        let waiting: usize = under_way.values().sum();
-        let own = under_way.get(name).copied().unwrap_or(0);
-        if waiting >= MAX_THREADS || own >= MAX_OF_ONE {
-            return Err(LaunchError::Busy { waiting });
+    fn looks(&self) -> MutexGuard<'_, Looks> {
+        self.looks.lock().expect("no panic is survived")
+    }
+
+    /// Makes launches until none is left that could be made.
+    fn launch_all(&self) {
+        loop {
+            let mut launches = self.launches();
+            let Some(job) = launches.next() else {
+                launches.threads -= 1;
+                return;
+            };
+            drop(launches);
+            self.launch_one(job);
         }
-        under_way.insert(name.to_owned(), own + 1);
-        Ok(())
     }
 
-    /// Gives it back.
-    fn ended(&self, name: &str) {
-        let mut under_way = self.under_way.lock().expect("no panic is survived");
-        if let Some(own) = under_way.get_mut(name) {
-            *own -= 1;
+    fn launch_one(&self, mut job: Job) {
+        let found = match find(&SearchPaths::default(), &job.entry.name) {
+            Ok(found) => found,
+            Err(e) => return (job.done)(Err(refused(e))),
+        };
+        let mut launches = self.launches();
+        let own = launches.inside.entry(found.id.clone()).or_default();
+        if *own >= MAX_OF_ONE {
+            // Who leaves the container next goes on with it.
+            job.id = Some(found.id);
+            return launches.queue.push_front(job);
         }
-        under_way.retain(|_, own| *own > 0);
+        *own += 1;
+        drop(launches);
+        let id = found.id.clone();
+        let outcome = self.launch(job.entry, job.launch, found);
+        self.launches().left(&id);
+        (job.done)(outcome);
     }
 
-    fn launch(&self, entry: Entry, launch: Launch) -> LaunchOutcome {
-        let failed = |e: fleetgate_containers::Error| LaunchError::Container(e.without_others().to_string());
-        let found = find(&SearchPaths::default(), &entry.name).map_err(failed)?;
+    fn launch(&self, entry: Entry, launch: Launch, found: ContainerRecord) -> LaunchOutcome {
+        let name = &entry.name;
+        let other = |why: &str| Err(LaunchError::Container(format!("container {name}: {why}")));
+        if !entry.by_id && !found.has_name(name) {
+            return other(
+                "that is its id or the beginning of it, and you may enter containers by their names",
+            );
+        }
         // Another container may have the name since roles were asked about this one.
-        if entry.labels.is_some_and(|labels| *labels != found.labels) {
-            let name = &entry.name;
-            return Err(LaunchError::Container(format!(
-                "container {name}: it has been replaced by one with other labels: try again"
-            )));
+        if entry
+            .labels
+            .is_some_and(|labels| *labels != SeenLabels::of(&found))
+        {
+            return other("it has been replaced by one with other labels: try again");
         }
-        let opened = open(&found, &Overrides::default()).map_err(failed)?;
+        let opened = open(&found, &Overrides::default()).map_err(refused)?;
         let mut container = opened.container;
         container.window = entry.window;
         let launch = launch.entering(container, opened.first, opened.root, opened.cgroup);
@@ -158,5 +243,114 @@ impl Shared {
             running.container = Some(found.id);
             (running, begun)
         })
+    }
+
+    /// Looks until nobody waits for it.
+    fn look_for_all(&self) {
+        loop {
+            let mut looks = self.looks();
+            if looks.waiting.is_empty() {
+                looks.under_way = false;
+                return;
+            }
+            let waiting = std::mem::take(&mut looks.waiting);
+            drop(looks);
+            let seen = Arc::new(list(&SearchPaths::default()));
+            for (connection, account) in waiting {
+                self.seen.file(connection)((account, seen.clone()));
+            }
+        }
+    }
+}
+
+impl Waiting {
+    /// The first that may have room in its container.
+    fn next(&mut self) -> Option<Job> {
+        let inside = &self.inside;
+        let has_room = |job: &Job| {
+            let own = job.id.as_ref().and_then(|id| inside.get(id));
+            own.is_none_or(|own| *own < MAX_OF_ONE)
+        };
+        let at = self.queue.iter().position(has_room)?;
+        self.queue.remove(at)
+    }
+
+    /// A launch in this container is over.
+    fn left(&mut self, id: &str) {
+        if let Some(own) = self.inside.get_mut(id) {
+            *own -= 1;
+        }
+        self.inside.retain(|_, own| *own > 0);
+    }
+}
+
+/// Without the names of other containers.
+fn refused(e: Error) -> LaunchError {
+    LaunchError::Container(e.without_others().to_string())
+}
+
+fn start_thread(run: impl FnOnce() + Send + 'static) -> Result<(), LaunchError> {
+    let thread = std::thread::Builder::new()
+        .name("container".to_owned())
+        .stack_size(256 << 10);
+    thread
+        .spawn(run)
+        .map(drop)
+        .map_err(|e| LaunchError::Container(format!("no thread can be started: {e}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fleetgate_wire::common::Ids;
+    use fleetgate_wire::net::Networking;
+    use fleetgate_wire::order::Work;
+
+    fn job(name: &str, id: Option<&str>) -> Job {
+        let work = Networking {
+            ids: Ids {
+                uid: 0,
+                gid: 0,
+                groups: Vec::new(),
+            },
+            max_pending: 1,
+            selinux: None,
+        };
+        Job {
+            entry: Entry {
+                name: name.to_owned(),
+                by_id: false,
+                labels: None,
+                window: Window::default(),
+            },
+            launch: Launch::new(Work::Networking(work), Vec::new()),
+            done: Box::new(|_| {}),
+            id: id.map(str::to_owned),
+        }
+    }
+
+    #[test]
+    fn a_container_that_is_full_holds_up_no_other() {
+        let mut waiting = Waiting::default();
+        waiting.inside.insert("slow".to_owned(), MAX_OF_ONE);
+        for (name, id) in [
+            ("a", Some("slow")),
+            ("b", Some("slow")),
+            ("c", Some("quick")),
+            ("d", None),
+        ] {
+            waiting.queue.push_back(job(name, id));
+        }
+        let mut next = || waiting.next().map(|job| job.entry.name);
+        assert_eq!(
+            [next(), next(), next()],
+            [Some("c".into()), Some("d".into()), None]
+        );
+        waiting.left("slow");
+        assert_eq!(waiting.next().map(|job| job.entry.name), Some("a".into()));
+        for _ in 1..MAX_OF_ONE {
+            waiting.left("slow");
+        }
+        assert!(waiting.inside.is_empty());
     }
 }

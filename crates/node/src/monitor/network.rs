@@ -74,6 +74,12 @@ impl Networks {
                 return fail(tools, connection, ticket, Reason::Denied, &why);
             }
         };
+        // What has the container's name now may be another one than the helper is in, and was let in for other reasons.
+        let is_elsewhere =
+            |helper: &Helper| helper.labels() != container.as_ref().and_then(|c| c.labels.as_ref());
+        if self.helpers.get(&connection).is_some_and(is_elsewhere) {
+            self.gone(tools, connection, "the container has been replaced");
+        }
         let helper = self
             .helpers
             .entry(connection)

@@ -1,13 +1,12 @@
 //! A connection after its login: what every request on it is checked against.
 
-use super::containers::Entry;
+use super::containers::{Entry, SeenLabels};
 use super::forwards::ToldForwards;
 use crate::config::cluster::ClusterLogin;
 use fleetgate_launch::within_pam::SharedPam;
 use fleetgate_policy::{Grant, Permits};
 use fleetgate_wire::container::Window;
 use fleetgate_wire::node::{ConnectionAddresses, ConnectionNumber};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// A login that was let in, on its one connection. Gone with it.
@@ -23,7 +22,9 @@ pub struct OpenLogin {
     /// What the grant permits without what roles take away.
     pub base: Permits,
     /// The labels of its container, by which roles let it in last; none: no role looks at them.
-    pub container_labels: Option<Arc<BTreeMap<String, String>>>,
+    pub container_labels: Option<Arc<SeenLabels>>,
+    /// What it calls its container may be an id.
+    pub container_by_id: bool,
     /// The account's number when it was let in. An account that has another one since is not the same.
     pub uid: u32,
     /// With PAM: the session that its first session and its networking helper share. It begins with the conversation that
@@ -41,6 +42,7 @@ impl OpenLogin {
         self.grant.login.container().map(|name| Entry {
             name: name.to_owned(),
             labels: self.container_labels.clone(),
+            by_id: self.container_by_id,
             window: Window::default(),
         })
     }

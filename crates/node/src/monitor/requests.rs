@@ -9,8 +9,10 @@ use super::Monitor;
 use super::cluster::decide_request_again;
 use super::connections::{PendingRequest, Stage};
 use super::container_list::{self, ListForm};
+use super::containers::SeenLabels;
 use super::names::Lane;
 use super::open_login::OpenLogin;
+use super::sessions::Sessions;
 use super::tools::Tools;
 use super::wakes::{Key, Owner};
 use fleetgate_containers::{ContainerRecord, find_among};
@@ -19,7 +21,7 @@ use fleetgate_wire::common::Account;
 use fleetgate_wire::names::Found;
 use fleetgate_wire::net::Done;
 use fleetgate_wire::node::ConnectionNumber;
-use fleetgate_wire::node::front::ToFront;
+use fleetgate_wire::node::front::{Program, Start, ToFront};
 use fleetgate_wire::{Failure, Reason};
 use std::ffi::CString;
 use std::sync::Arc;
@@ -30,8 +32,7 @@ pub const MAX_SESSIONS_OF_UNKNOWN_ACCOUNT: usize = 64;
 /// What is told of an account that somebody logged in as.
 const NO_ACCOUNT: &str = "there is no such account any more";
 /// What is told of containers that could not be looked at.
-const BUSY: &str =
-    "the containers of this node cannot be looked at now: too many others enter them; try again";
+const NOT_LOOKED: &str = "the containers of this node cannot be looked at now; the host's log says why";
 
 impl Monitor {
     /// A request waits for the account as it is now, and for the requests before it.
@@ -84,8 +85,9 @@ impl Monitor {
         open_login.container_labels = None;
         match account {
             Ok(account) if wants_list || looks_at_labels(open_login, &self.tools) => {
-                if self.tools.launches.containers().look(number, account).is_err() {
-                    self.do_requests(number, Err(BUSY), &[]);
+                if let Err(e) = self.tools.launches.containers().look(number, account) {
+                    tracing::error!("containers are not looked at: {e}");
+                    self.do_requests(number, Err(NOT_LOOKED), &[]);
                 }
             }
             account => self.do_requests(number, account, &[]),
@@ -117,6 +119,7 @@ impl Monitor {
             .into_iter()
             .partition(|one| list_form(one).is_some_and(|_| open_login.grant.permits.forced().is_none()));
         let unseen = ContainerLabels::before_looking(&open_login.grant.login);
+        let is_into_container = open_login.grant.login.container().is_some();
         if !lists.is_empty() {
             let decided = decide_request_again(open_login, &self.tools, &self.trust, unseen);
             for one in lists {
@@ -140,7 +143,7 @@ impl Monitor {
         let account = account.map_err(str::to_owned).and_then(|account| {
             see(open_login, &self.tools, seen)?;
             let labels = open_login.container_labels.clone();
-            let container = labels.as_deref().map_or(unseen, ContainerLabels::Known);
+            let container = labels.as_deref().map_or(unseen, SeenLabels::known);
             let decided = decide_request_again(open_login, &self.tools, &self.trust, container);
             decided.inspect_err(|why| {
                 open_login.tell_denied(&self.tools.audit, &self.tools.metrics, why.clone());
@@ -167,10 +170,17 @@ impl Monitor {
                     let why = "the account is not the one that logged in";
                     refuse(&mut self.tools, number, request, why);
                 }
+                (request, Err(why)) if is_into_container => {
+                    refuse_openly(&mut self.sessions, &mut self.tools, number, request, why);
+                }
                 (request, Err(why)) => refuse(&mut self.tools, number, request, why),
             }
         }
     }
+}
+
+fn is_sftp(start: &Start) -> bool {
+    matches!(&start.program, Program::Subsystem { name } if name == b"sftp")
 }
 
 /// Whether a role looks at the labels of the container that the login leads into.
@@ -190,7 +200,7 @@ fn see(open_login: &mut OpenLogin, tools: &Tools, seen: &[ContainerRecord]) -> R
         return Ok(());
     };
     let found = find_among(seen, &name).map_err(|e| e.without_others().to_string())?;
-    open_login.container_labels = Some(Arc::new(found.labels.clone()));
+    open_login.container_labels = Some(Arc::new(SeenLabels::of(found)));
     Ok(())
 }
 
@@ -224,4 +234,34 @@ fn refuse(tools: &mut Tools, connection: ConnectionNumber, request: PendingReque
         },
     };
     tools.to_fronts.say(connection, message, Vec::new());
+}
+
+/// The same into a container: a user has to hear why not, with scp and forwards too, where SSH's own refusals have no room for it.
+fn refuse_openly(
+    sessions: &mut Sessions,
+    tools: &mut Tools,
+    connection: ConnectionNumber,
+    request: PendingRequest,
+    why: &str,
+) {
+    match request {
+        PendingRequest::Session(ticket, start) if is_sftp(&start) => {
+            sessions.answer_failure(tools, connection, ticket, why);
+        }
+        PendingRequest::Network(ticket, _) => {
+            let why = CString::new(why).unwrap_or_default();
+            let failure = Failure {
+                reason: Reason::System,
+                errno: 0,
+                subject: why,
+            };
+            let message = ToFront::Network {
+                connection,
+                ticket,
+                done: Done::Failed { failure },
+            };
+            tools.to_fronts.say(connection, message, Vec::new());
+        }
+        request => refuse(tools, connection, request, why),
+    }
 }

@@ -56,6 +56,8 @@ pub struct Allowed {
     pub watching: Watching,
     /// The roles that allow it.
     pub roles: Vec<Name>,
+    /// What the login calls its container may be an id; else it is a name, because the roles have a pattern of names.
+    pub container_by_id: bool,
     /// When this yes ends if nothing changes: the second factor grows too old, the certificate expires.
     pub until: Option<u64>,
 }
@@ -95,7 +97,7 @@ pub fn decide(attempt: &Attempt<'_>) -> Result<Allowed, Refusal> {
     if yes.is_empty() {
         return Err(lacks.unwrap_or_else(|| no_role(attempt, user)));
     }
-    Ok(together(attempt, &yes))
+    Ok(together(attempt, user, &yes))
 }
 
 /// Whether this identity comes in anywhere: whose it is, its time, and locks on the user, the device and the roles. The node of
@@ -355,7 +357,7 @@ fn no_role(attempt: &Attempt<'_>, user: &Name) -> Refusal {
 }
 
 /// What the roles that said yes allow together.
-fn together(attempt: &Attempt<'_>, yes: &[(&Role, Option<u64>)]) -> Allowed {
+fn together(attempt: &Attempt<'_>, user: &Name, yes: &[(&Role, Option<u64>)]) -> Allowed {
     let roles: Vec<Name> = yes.iter().map(|(role, _)| role.name.clone()).collect();
     let rule = Rule::new(roles_in_words(&roles));
     let has = |kind: Kind| yes.iter().any(|(role, _)| role.kinds.contains(&kind));
@@ -393,6 +395,7 @@ fn together(attempt: &Attempt<'_>, yes: &[(&Role, Option<u64>)]) -> Allowed {
             .iter()
             .map(|(role, _)| role.watching)
             .fold(Watching::default(), Watching::and),
+        container_by_id: yes.iter().any(|(role, _)| role.is_for_id(attempt.login, user)),
         roles,
         until: widest(yes.iter().map(|(_, until)| *until)),
     }

@@ -89,6 +89,13 @@ impl Target {
             "node" => Target::Node(Name::parse(name)?),
             "login" => {
                 crate::AccountName::parse(name.as_bytes())?;
+                if name.contains(['*', '?']) {
+                    return Err(Invalid(format!(
+                        "{:?} is a pattern, and a lock is on one login: that of the account alone, without a container, holds for \
+                         all of its containers",
+                        shortened(name)
+                    )));
+                }
                 Target::Login(name.to_string())
             }
             "role" => Target::Role(Name::parse(name)?),

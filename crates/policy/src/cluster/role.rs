@@ -2,7 +2,7 @@
 
 use super::name::Name;
 use super::selector::Selector;
-use crate::account_name::{AccountName, account_and_container, login_matches};
+use crate::account_name::{AccountName, account_and_container, login_matches, may_be_id};
 use crate::commands::Commands;
 use crate::permits::Kind;
 use crate::watching::Watching;
@@ -61,7 +61,12 @@ pub enum ContainerLabels<'a> {
     /// Nothing yet. Only the node can look, and it does so before anything runs there.
     Unknown,
     /// These.
-    Known(&'a BTreeMap<String, String>),
+    Known {
+        /// By their keys.
+        labels: &'a BTreeMap<String, String>,
+        /// There are no others.
+        are_all: bool,
+    },
 }
 
 impl ContainerLabels<'_> {
@@ -161,6 +166,11 @@ impl Role {
         self.logins_for(user).any(|own| login_matches(&own, login))
     }
 
+    /// Whether one of them means this login whatever its container is called: by its name or by its id.
+    pub fn is_for_id(&self, login: &str, user: &Name) -> bool {
+        self.logins_for(user).any(|own| may_be_id(&own, login))
+    }
+
     /// Whether it looks at the labels of the container that this login leads into.
     pub fn looks_at_labels(&self, login: &str) -> bool {
         !self.containers.is_empty() && account_and_container(login).1.is_some()
@@ -172,7 +182,10 @@ impl Role {
             || match known {
                 ContainerLabels::NoContainers => false,
                 ContainerLabels::Unknown => true,
-                ContainerLabels::Known(labels) => self.containers.iter().any(|s| s.matches_container(labels)),
+                ContainerLabels::Known { labels, are_all } => self
+                    .containers
+                    .iter()
+                    .any(|s| s.matches_container(labels, are_all)),
             }
     }
 }

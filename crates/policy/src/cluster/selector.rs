@@ -67,9 +67,14 @@ impl Selector {
         self.0.iter().all(|part| matches!(part, Part::Label { .. }))
     }
 
-    /// Whether a container with these labels is meant. They are somebody else's, and have no form of ours.
-    pub fn matches_container(&self, labels: &BTreeMap<String, String>) -> bool {
-        self.is_of_labels() && self.fits("", |key| labels.get(key).map(String::as_str))
+    /// Whether a container with these labels is meant. They are somebody else's, and have no form of ours. Where they are not all
+    /// (`are_all`), one that was not read is not taken for one that is not there.
+    pub fn matches_container(&self, labels: &BTreeMap<String, String>, are_all: bool) -> bool {
+        let is_known = |part: &Part| match part {
+            Part::Named(_) => false,
+            Part::Label { key, .. } => are_all || labels.contains_key(key),
+        };
+        self.0.iter().all(is_known) && self.fits("", |key| labels.get(key).map(String::as_str))
     }
 
     fn fits<'a>(&self, name: &str, label: impl Fn(&str) -> Option<&'a str>) -> bool {
@@ -196,7 +201,17 @@ mod tests {
             ("web,app=web*", false),
         ] {
             let selector = Selector::parse(text).unwrap();
-            assert_eq!(selector.matches_container(&labels), want, "{text}");
+            assert_eq!(selector.matches_container(&labels, true), want, "{text}");
+        }
+        // What was not read may be there.
+        for (text, want) in [
+            ("app=web*", true),
+            ("app!=db", true),
+            ("tier!=db", false),
+            ("tier=db", false),
+        ] {
+            let selector = Selector::parse(text).unwrap();
+            assert_eq!(selector.matches_container(&labels, false), want, "{text}");
         }
     }
 

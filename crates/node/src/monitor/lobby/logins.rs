@@ -159,6 +159,7 @@ impl Monitor {
         );
         let open_login = OpenLogin {
             container_labels: None,
+            container_by_id: false,
             connection: number,
             addresses,
             grant: Grant {

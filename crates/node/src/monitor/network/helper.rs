@@ -2,7 +2,7 @@
 //! sent. It decides nothing about who may ask.
 
 use super::{MAX_UNANSWERED, frame};
-use crate::monitor::containers::Entry;
+use crate::monitor::containers::{Entry, SeenLabels};
 use fleetgate_launch::within_pam::PamEntry;
 use fleetgate_policy::AccountName;
 use fleetgate_sys::{Errno, Fd, socket};
@@ -13,6 +13,7 @@ use fleetgate_wire::node::front::Ticket;
 use fleetgate_wire::{Failure, MAX_INLINE, Reason};
 use std::collections::{HashMap, VecDeque};
 use std::ffi::CString;
+use std::sync::Arc;
 
 /// A request that the helper was given.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,6 +93,11 @@ impl Helper {
     /// The container that it is to be in.
     pub fn container(&self) -> Option<&Entry> {
         self.container.as_ref()
+    }
+
+    /// The labels of that container, where roles look at them.
+    pub fn labels(&self) -> Option<&Arc<SeenLabels>> {
+        self.container.as_ref()?.labels.as_ref()
     }
 
     /// Its process, once it runs.

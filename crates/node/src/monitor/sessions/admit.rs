@@ -58,6 +58,17 @@ impl Sessions {
         answers::say(tools, (connection, ticket), text);
     }
 
+    /// The same with why not, as of a program that failed.
+    pub fn answer_failure(
+        &mut self,
+        tools: &mut Tools,
+        connection: ConnectionNumber,
+        ticket: Ticket,
+        why: &str,
+    ) {
+        answers::say_failure(tools, (connection, ticket), why);
+    }
+
     /// The checks, and the session's entry.
     fn admit(
         &mut self,

@@ -510,7 +510,11 @@ fn a_role_with_labels_counts_for_containers_that_have_them() {
     let may = |pairs: &[(&str, &str)]| {
         let labels = pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned()));
         let labels: BTreeMap<String, String> = labels.collect();
-        let allowed = into_web(ContainerLabels::Known(&labels), |_| {})?;
+        let known = ContainerLabels::Known {
+            labels: &labels,
+            are_all: true,
+        };
+        let allowed = into_web(known, |_| {})?;
         let kinds = [Kind::Shell, Kind::Exec].map(|kind| allowed.permits.allow_kind(kind).is_ok());
         Ok::<_, String>(kinds)
     };

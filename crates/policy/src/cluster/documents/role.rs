@@ -29,8 +29,8 @@ pub(super) struct RoleDocument {
     #[serde(default)]
     logins: Vec<LoginForm>,
     /// The labels of the containers that logins lead into.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    containers: Vec<Selector>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    containers: Option<Vec<Selector>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     kinds: Option<Vec<KindWord>>,
     #[serde(
@@ -281,7 +281,7 @@ impl From<&Role> for RoleDocument {
             name: Some(role.name.clone()),
             nodes: role.nodes.clone(),
             logins: role.logins.iter().cloned().map(LoginForm).collect(),
-            containers: role.containers.clone(),
+            containers: (!role.containers.is_empty()).then(|| role.containers.clone()),
             kinds: (kinds != usual).then_some(words),
             commands: role.commands.iter().cloned().map(CommandName).collect(),
             command: role
@@ -325,7 +325,7 @@ impl RoleDocument {
         for (what, count) in [
             ("nodes", self.nodes.len()),
             ("logins", self.logins.len()),
-            ("containers", self.containers.len()),
+            ("containers", self.containers.as_ref().map_or(0, Vec::len)),
             ("commands", self.commands.len()),
             ("commands of its own", self.command.len()),
         ] {
@@ -333,13 +333,21 @@ impl RoleDocument {
                 return refuse(format!("it has room for {MAX_ROLE_ENTRIES} {what}"));
             }
         }
-        if let Some(selector) = self.containers.iter().find(|selector| !selector.is_of_labels()) {
+        if self.containers.as_ref().is_some_and(Vec::is_empty) {
+            return refuse(
+                "`containers` names no label, which would let its users into every container: leave the key out if that is meant, \
+                 or the logins ACCOUNT+CONTAINER"
+                    .to_string(),
+            );
+        }
+        let containers = self.containers.unwrap_or_default();
+        if let Some(selector) = containers.iter().find(|selector| !selector.is_of_labels()) {
             return refuse(format!(
                 "containers are chosen by labels, and {selector} is none: a container's name stands in `logins`, ACCOUNT+NAME"
             ));
         }
         let enters = |login: &LoginForm| account_and_container(&login.0).1.is_some();
-        if !self.containers.is_empty() && !self.logins.iter().any(enters) {
+        if !containers.is_empty() && !self.logins.iter().any(enters) {
             return refuse(
                 "none of its logins leads into a container, so `containers` would do nothing: write a login ACCOUNT+*"
                     .to_string(),
@@ -419,7 +427,7 @@ impl RoleDocument {
         Ok(Role {
             nodes: self.nodes,
             logins: self.logins.into_iter().map(|login| login.0).collect(),
-            containers: self.containers,
+            containers,
             kinds,
             commands: self.commands.into_iter().map(|command| command.0).collect(),
             defined,

@@ -67,6 +67,7 @@ impl Host for Plain {
         let mut permits = Permits::all();
         permits.forbid(&self.forbidden.borrow(), &Rule::new("role access"));
         Ok(Allowed {
+            container_by_id: false,
             permits,
             limits: *self.limits.borrow(),
             recording: Recording::default(),
