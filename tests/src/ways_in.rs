@@ -400,8 +400,9 @@ const OF_WATCHED: [&str; 16] = [
 const MARKS: [&str; 3] = ["kernel", "register", "claimed"];
 
 /// Fields that are there only where they are known.
-const SOMETIMES: [&str; 28] = [
+const SOMETIMES: [&str; 29] = [
     "runs_as",
+    "container",
     "sessions",
     "audit",
     "unwatched",
