@@ -124,3 +124,14 @@ pub fn bytes(n: u64) -> String {
         _ => format!("{:.1} MB", n as f64 / 1e6),
     }
 }
+
+/// Builds these programs of the benches, with which ours and rivals are measured.
+pub fn build_benches(programs: &[&str]) -> Result {
+    let mut build = cargo();
+    build.args(["build", "--release", "--package", "fleetgate-benches"]);
+    build.args(["--features", "measure"]);
+    for program in programs {
+        build.args(["--bin", program]);
+    }
+    run(&mut build)
+}

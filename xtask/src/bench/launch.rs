@@ -2,7 +2,7 @@
 //! waiting helper; launches per second. The measuring is done by `bench-launch`, a process of its own.
 
 use super::{Bench, Goal, Promised};
-use crate::shell::{Result, cargo, musl, output, run, target};
+use crate::shell::{Result, build_benches, cargo, musl, output, run, target};
 use std::process::Command;
 
 /// What it promises.
@@ -34,9 +34,7 @@ pub fn measure(bench: &mut Bench) -> Result {
         &musl(),
     ]))?;
     let truth = target().join(musl()).join("helper/bench-true");
-    let mut build = cargo();
-    build.args(["build", "--release", "--package", "fleetgate-benches"]);
-    run(build.args(["--features", "measure", "--bin", "bench-launch"]))?;
+    build_benches(&["bench-launch"])?;
     let text = output(
         Command::new(target().join("release/bench-launch"))
             .args([&bench.built.helper, &truth, &bench.built.fleetgate])

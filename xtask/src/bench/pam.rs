@@ -3,7 +3,7 @@
 //! of the machine's /etc is changed.
 
 use super::{Bench, Goal, Promised, Subject};
-use crate::shell::{Result, cargo, run as command};
+use crate::shell::{Result, build_benches};
 use std::cell::RefCell;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -87,16 +87,7 @@ impl Drop for Driver {
 
 /// Measures.
 pub fn run(bench: &mut Bench) -> Result {
-    let mut build = cargo();
-    build.args([
-        "build",
-        "--release",
-        "--package",
-        "fleetgate-benches",
-        "--features",
-        "measure",
-    ]);
-    command(build.args(["--bin", "bench-pam", "--bin", "bench-pam-cold"]))?;
+    build_benches(&["bench-pam", "bench-pam-cold"])?;
     let driver = RefCell::new(Driver::start(bench)?);
     // Each word measures both cases at once; the second is kept beside for its own row.
     let wholes = [RefCell::new(Vec::new()), RefCell::new(Vec::new())];

@@ -5,7 +5,7 @@ pub mod runc;
 mod source;
 
 use super::{Bench, Goal, Promised, Subject, rival};
-use crate::shell::{Result, cargo, output, root, run, target};
+use crate::shell::{Result, build_benches, output, root, run, target};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -50,9 +50,7 @@ pub fn measure(bench: &mut Bench) -> Result {
         "none",
     )?;
 
-    let mut build = cargo();
-    build.args(["build", "--release", "--package", "fleetgate-benches"]);
-    run(build.args(["--features", "measure", "--bin", "bench-seal"]))?;
+    build_benches(&["bench-seal"])?;
     let images = target().join("images");
     let text = output(
         Command::new(target().join("release/bench-seal"))

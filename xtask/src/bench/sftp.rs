@@ -3,7 +3,7 @@
 //! server alone costs is taken by `bench-usage`, which the client starts in its place.
 
 use super::{Bench, Goal, Promised, Subject, rival};
-use crate::shell::{Result, cargo, run, target};
+use crate::shell::{Result, build_benches, target};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -33,9 +33,7 @@ const THEIRS: &str = "OpenSSH";
 
 /// Measures.
 pub fn measure(bench: &mut Bench) -> Result {
-    let mut build = cargo();
-    build.args(["build", "--release", "--package", "fleetgate-benches"]);
-    run(build.args(["--features", "measure", "--bin", "bench-usage"]))?;
+    build_benches(&["bench-usage"])?;
     let world = World::new(bench)?;
     let mut bytes_of = Vec::new();
     for (case, batch) in [("get 1 GB", "get large copy"), ("put 1 GB", "put large copy")] {

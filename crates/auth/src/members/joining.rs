@@ -95,26 +95,16 @@ impl Service {
         };
         self.may_join(&self.cache(), kind, &name, &key, token.as_ref().map(|(_, t)| t))?;
         // Certificates first: a token is not burnt for a machine that gets none.
-        self.note_time(now).await?;
-        let serial = self.cache().last_serial();
-        let tls_chain =
-            issue::member(&self.signers, &cluster, (kind, &name), public.spki(), now, serial).await?;
-        let names = self.host_names(kind, &name);
-        let host_certificates = issue::hosts(
-            &self.signers,
-            &cluster,
-            &names,
-            &host_keys,
-            (now, crate::validity::MEMBER_LIFETIME),
-        )
-        .await?;
+        let certified = self
+            .certify_member((kind, &name), &public, &host_keys, now)
+            .await?;
         self.change(|cache| {
             let found = match &token {
                 Some((hash, _)) => Some((hash, cache.tokens.get(hash).ok_or_else(token_gone)?)),
                 None => None,
             };
             self.may_join(cache, kind, &name, &key, found.as_ref().map(|(_, t)| &t.document))?;
-            not_ended(cache, kind, &name, serial)?;
+            not_ended(cache, kind, &name, certified.serial)?;
             let at = member_key(kind, &name);
             let known = cache.members(kind).get(name.as_str());
             let event = self
@@ -152,8 +142,8 @@ impl Service {
             cluster: cluster.to_string(),
             kind: kind.name().to_string(),
             name: name.to_string(),
-            tls_chain,
-            host_certificates,
+            tls_chain: certified.tls_chain,
+            host_certificates: certified.host_certificates,
             state: Some(self.published().signed),
             labels: token_labels,
         })

@@ -15,6 +15,7 @@ use crate::ledger::Plan;
 use crate::proof::{gone, key_of};
 use crate::service::Service;
 use crate::users::labels;
+use bytes::Bytes;
 use fleetgate_net::x509;
 use fleetgate_policy::cluster::{Name, Subject, Target};
 use fleetgate_proto::v1;
@@ -25,7 +26,37 @@ use serde_json::json;
 /// The most nodes, and the most proxies.
 pub const MAX_MEMBERS: usize = 65_536;
 
+/// What a machine gets that joins or renews.
+struct Certified {
+    tls_chain: Vec<Bytes>,
+    host_certificates: Vec<Bytes>,
+    /// The state's, when they were made.
+    serial: u64,
+}
+
 impl Service {
+    /// A machine's certificates: the TLS chain for its key, and one for each of its host keys.
+    async fn certify_member(
+        &self,
+        (kind, name): (Kind, &Name),
+        public: &x509::PublicKey,
+        host_keys: &[PublicKey],
+        now: u64,
+    ) -> Result<Certified> {
+        self.note_time(now).await?;
+        let (cluster, serial) = (self.cluster(), self.cache().last_serial());
+        let tls_chain =
+            issue::member(&self.signers, &cluster, (kind, name), public.spki(), now, serial).await?;
+        let names = self.host_names(kind, name);
+        let times = (now, crate::validity::MEMBER_LIFETIME);
+        let host_certificates = issue::hosts(&self.signers, &cluster, &names, host_keys, times).await?;
+        Ok(Certified {
+            tls_chain,
+            host_certificates,
+            serial,
+        })
+    }
+
     /// The names that users give to ssh. A proxy's are the ones that the cluster tells where its proxies are, and not
     /// what it says itself: it shall not be any node.
     fn host_names(&self, kind: Kind, name: &Name) -> Vec<String> {

@@ -48,27 +48,16 @@ impl Service {
         let public = x509::PublicKey::from_spki(&renew.tls_public)
             .map_err(|e| Refused::invalid(format!("the TLS key: {e}")))?;
         let host_keys = issue::host_keys(&renew.host_keys)?;
-        let cluster = self.cluster();
-        self.note_time(now).await?;
-        let serial = self.cache().last_serial();
-        let tls_chain =
-            issue::member(&self.signers, &cluster, (kind, &name), public.spki(), now, serial).await?;
-        let names = self.host_names(kind, &name);
-        let host_certificates = issue::hosts(
-            &self.signers,
-            &cluster,
-            &names,
-            &host_keys,
-            (now, crate::validity::MEMBER_LIFETIME),
-        )
-        .await?;
+        let certified = self
+            .certify_member((kind, &name), &public, &host_keys, now)
+            .await?;
         let key = Pin::of(public.spki()).to_string();
         self.change(|cache| {
             let stored = cache.members(kind).get(name.as_str());
             let stored = stored
                 .filter(|s| s.document.key == member.key)
                 .ok_or_else(|| gone(&name))?;
-            not_ended(cache, kind, &name, serial)?;
+            not_ended(cache, kind, &name, certified.serial)?;
             let renewed = Member {
                 key: Some(key.clone()),
                 host_keys: host_keys.iter().map(PublicKey::line).collect(),
@@ -88,8 +77,8 @@ impl Service {
         })
         .await?;
         Ok(v1::Renewed {
-            tls_chain,
-            host_certificates,
+            tls_chain: certified.tls_chain,
+            host_certificates: certified.host_certificates,
             refused: String::new(),
         })
     }

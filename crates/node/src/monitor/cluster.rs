@@ -1,4 +1,5 @@
-//! The cluster's side: a state that was brought, what of open connections it ends, and each request decided about anew.
+//! The cluster's side: a state that was brought, what of open connections it ends, and each request decided about anew (without a
+//! cluster by `containers` of node.toml).
 //! Whoever brings a state is believed in nothing; see [`Cluster`].
 
 use super::Monitor;

@@ -44,7 +44,8 @@ const AUDIT_FLUSH: Duration = Duration::from_secs(1);
 /// | `lobby::logins` | `drive_login`, `give_turns`, `files_read`, `login_step`, `tell_refusals`, `let_in` | a connection's `stage`, `fronts` |
 /// | `connections::exchanges` | `sign_when_due`, `exchange_due` | a connection's `exchanges` |
 /// | `connections::ending` | `connection_woken`, `hung_up`, `end`, `end_with`, `violated`, `charge_for_end`, `tell_ends` | `connections`, `sessions`, `networks` |
-/// | `fronts` | `front_says`, `request`, `account_known`, `do_requests` | a connection's `waiting`; then `sessions` or `networks` |
+/// | `fronts` | `front_says` | `fronts` |
+/// | `requests` | `request`, `account_known`, `containers_seen` | a connection's `waiting`; then `sessions` or `networks` |
 /// | `cluster` | `join_cluster`, `cluster_state`, `cluster_fresh`, `cluster_changed`, `cluster_reloaded`, `cluster_woken`, `say_age`, `look_for_locks` | the cluster in `tools`, `connections`, `sessions` |
 /// | `draining` | `follow_next`, `refresh_by_next`, `look_at_next` | `next` |
 /// | `tunnel::process`, `tunnel::handler` | `open_tunnel`, `start_tunnel`, `drain_tunnel`, `tell_tunnel`, `tunnel_gone`, `tunnel_again`, `keep_states`; `tunnel_woken`, `tunnel_says`, `proxy_named`, `ship` | `tunnel`, `connections` |
@@ -68,7 +69,7 @@ pub struct Monitor {
     pub(crate) starter: Starter,
     /// What new connections may negotiate.
     pub(crate) offer: Arc<Offer>,
-    /// How new connections may log in.
+    /// How new connections may log in; requests of open ones are decided about by it too.
     pub(crate) trust: Arc<Trust>,
     pub(crate) lobby: Lobby,
     /// None: the machine did not join a cluster.

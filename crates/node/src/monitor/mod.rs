@@ -11,8 +11,8 @@
 //!
 //! `config`, `audit` and `metrics` are the crates `node-config` and `audit` under other names.
 //!
-//! The path of one session: `accept`, or `tunnel::handler` → [`lobby`] → `connections::exchanges` → `lobby::logins` with `login` → [`fronts`] (the
-//! request) → [`sessions`] → [`launches`]. Each of these modules holds a subsystem whole: its state, and for those with a process what
+//! The path of one session: `accept`, or `tunnel::handler` → [`lobby`] → `connections::exchanges` → `lobby::logins` with `login` → [`fronts`] →
+//! [`requests`] → [`sessions`] → [`launches`]. Each of these modules holds a subsystem whole: its state, and for those with a process what
 //! it does with that one's frames (`impl Monitor`: the table at `event_loop::Monitor` has the methods of each file that others call).
 
 mod accept;

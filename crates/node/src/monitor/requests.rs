@@ -26,8 +26,8 @@ use fleetgate_wire::{Failure, Reason};
 use std::ffi::CString;
 use std::sync::Arc;
 
-/// The most sessions and sockets of one connection that wait for its account to be looked up.
-pub const MAX_SESSIONS_OF_UNKNOWN_ACCOUNT: usize = 64;
+/// The most sessions and sockets of one connection that wait until its account is looked up.
+const MAX_WAITING_REQUESTS: usize = 64;
 
 /// What is told of an account that somebody logged in as.
 const NO_ACCOUNT: &str = "there is no such account any more";
@@ -40,7 +40,7 @@ impl Monitor {
         let Some(known) = self.connections.get(number) else {
             return;
         };
-        if known.waiting.len() >= MAX_SESSIONS_OF_UNKNOWN_ACCOUNT {
+        if known.waiting.len() >= MAX_WAITING_REQUESTS {
             let why = "too many requests wait for the name service";
             return refuse(&mut self.tools, number, request, why);
         }
@@ -129,7 +129,8 @@ impl Monitor {
                 match (&account, &decided, ListForm::of(start)) {
                     (Ok(_), Ok(()), Some(form)) => {
                         let text = container_list::of(open_login, &self.tools, &self.trust, seen, form);
-                        self.sessions.answer(&mut self.tools, number, *ticket, text);
+                        let list = (text, form == ListForm::Json);
+                        self.sessions.answer(&mut self.tools, number, *ticket, list);
                     }
                     (Err(why), _, _) => refuse(&mut self.tools, number, one, why),
                     (_, Err(why), _) => refuse(&mut self.tools, number, one, why),
@@ -141,7 +142,7 @@ impl Monitor {
             return;
         }
         let account = account.map_err(str::to_owned).and_then(|account| {
-            see(open_login, &self.tools, seen)?;
+            note_labels(open_login, &self.tools, seen)?;
             let labels = open_login.container_labels.clone();
             let container = labels.as_deref().map_or(unseen, SeenLabels::known);
             let decided = decide_request_again(open_login, &self.tools, &self.trust, container);
@@ -194,7 +195,7 @@ fn looks_at_labels(open_login: &OpenLogin, tools: &Tools) -> bool {
 }
 
 /// Notes the labels of the login's container, where roles look at them.
-fn see(open_login: &mut OpenLogin, tools: &Tools, seen: &[ContainerRecord]) -> Result<(), String> {
+fn note_labels(open_login: &mut OpenLogin, tools: &Tools, seen: &[ContainerRecord]) -> Result<(), String> {
     let name = open_login.grant.login.container().map(str::to_owned);
     let Some(name) = name.filter(|_| looks_at_labels(open_login, tools)) else {
         return Ok(());

@@ -33,7 +33,7 @@ choice! {
         /// ends for standard input, output and error (for sftp and where `is_socket` is set: one socket for both ways).
         /// `output_limit`: so much of its output goes to the client.
         3 => Started { connection: ConnectionNumber, ticket: Ticket, is_socket: bool, output_limit: Option<u64> },
-        /// It does not; the text may be shown to the user. From `sessions` or `fronts::do_requests`.
+        /// It does not; the text may be shown to the user. From `sessions` or `requests::do_requests`.
         4 => NotStarted { connection: ConnectionNumber, ticket: Ticket, why: CString },
         /// The session's process ended. Output may still come from its pipes. The text, if there is one, says who ended it
         /// and why, and is for the user. From `sessions::running` to `FrontConnection::program_ended`.
@@ -59,7 +59,7 @@ choice! {
         0 => Ready,
         /// Sign this later exchange: the transcript of `ssh::kex::exchange`.
         1 => Sign { connection: ConnectionNumber, exchange: Vec<u8> },
-        /// Begin a session. From `FrontConnection::start_if_ready` to `fronts::request`, and behind the account's look-up to
+        /// Begin a session. From `FrontConnection::start_if_ready` to `requests::request`, and behind the account's look-up to
         /// `sessions::start`.
         2 => Start { connection: ConnectionNumber, ticket: Ticket, start: Start },
         /// A signal for a session's processes, without `SIG`.

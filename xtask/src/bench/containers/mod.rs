@@ -7,7 +7,7 @@ mod container;
 mod wave;
 
 use super::{Bench, Goal, Promised, Subject, rival};
-use crate::shell::{Result, cargo, musl, output, run, target};
+use crate::shell::{Result, build_benches, cargo, musl, output, run, target};
 pub use container::bundle;
 use container::{Container, Place};
 use std::path::{Path, PathBuf};
@@ -100,9 +100,7 @@ pub fn measure(bench: &mut Bench) -> Result {
 /// Launches as a node's: in a container of runc's, which has a cgroup in each hierarchy of the machine, and in one of crun's,
 /// which has none of its own.
 fn sessions(bench: &mut Bench, truth: &Path, by_runc: &Container, by_crun: &Container) -> Result {
-    let mut build = cargo();
-    build.args(["build", "--release", "--package", "fleetgate-benches"]);
-    run(build.args(["--features", "measure", "--bin", "bench-enter"]))?;
+    build_benches(&["bench-enter"])?;
     for (runtime, container) in [("runc", by_runc), ("crun", by_crun)] {
         let text = output(
             Command::new(target().join("release/bench-enter"))

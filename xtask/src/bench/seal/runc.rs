@@ -8,7 +8,7 @@
 use super::source::{self, DMZ, DMZ_NONE, MEMFD, NONE, RELEASE, Source, place};
 use crate::bench::containers::{bench_true, bundle};
 use crate::bench::{Bench, rival};
-use crate::shell::{Result, cargo, run};
+use crate::shell::{Result, build_benches, run};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -54,16 +54,7 @@ struct Tests {
 
 /// Measures.
 pub fn measure(bench: &mut Bench) -> Result {
-    let mut build = cargo();
-    build.args([
-        "build",
-        "--release",
-        "--package",
-        "fleetgate-benches",
-        "--features",
-        "measure",
-    ]);
-    run(build.args(["--bin", "bench-turns", "--bin", "bench-seal"]))?;
+    build_benches(&["bench-turns", "bench-seal"])?;
     let bundle_place = place().join("bundle");
     bundle(&bundle_place, &bench_true()?, &["/bin/bench-true"])?;
     let (programs, tests) = built(&bundle_place)?;

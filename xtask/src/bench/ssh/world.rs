@@ -5,7 +5,7 @@ use super::cluster::Cluster;
 use super::group::Group;
 use super::load::Load;
 use crate::bench::{Bench, rival};
-use crate::shell::{Result, cargo, read_text, root, run, target};
+use crate::shell::{Result, build_benches, read_text, root, run, target};
 use std::cell::OnceCell;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -77,9 +77,7 @@ impl World {
         let dropbear = rival("dropbear", "dropbear-bin")?;
         let go = |program: &str| build_go(program);
         let (server, load) = (go("server")?, go("load")?);
-        let mut build = cargo();
-        build.args(["build", "--release", "--package", "fleetgate-benches"]);
-        run(build.args(["--features", "measure", "--bin", "bench-usage"]))?;
+        build_benches(&["bench-usage"])?;
         let world = World {
             at: Path::new("/dev/shm").join(format!("fleetgate-bench-ssh-{}", std::process::id())),
             ssh,

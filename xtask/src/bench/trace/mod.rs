@@ -8,7 +8,7 @@ mod project;
 pub mod session;
 
 use super::{Bench, Goal, Promised, Subject, rival};
-use crate::shell::{Result, cargo, output, read_text, run, target};
+use crate::shell::{Result, build_benches, output, read_text, target};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -147,16 +147,7 @@ struct Tools {
 
 impl Tools {
     fn new(bench: &Bench) -> Result<Tools> {
-        let mut build = cargo();
-        build.args([
-            "build",
-            "--release",
-            "--package",
-            "fleetgate-benches",
-            "--features",
-            "measure",
-        ]);
-        run(build.args(["--bin", "bench-calls", "--bin", "bench-usage"]))?;
+        build_benches(&["bench-calls", "bench-usage"])?;
         Ok(Tools {
             ours: bench.built.fleetgate.clone(),
             strace: rival("strace", "strace")?,

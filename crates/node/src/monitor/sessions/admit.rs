@@ -53,8 +53,15 @@ impl Sessions {
         }
     }
 
-    /// Answers a request with what the node itself says.
-    pub fn answer(&mut self, tools: &mut Tools, connection: ConnectionNumber, ticket: Ticket, text: String) {
+    /// Answers a request with a list that the node itself has; what is too long for it is left out, and the list says so.
+    pub fn answer(
+        &mut self,
+        tools: &mut Tools,
+        connection: ConnectionNumber,
+        ticket: Ticket,
+        (mut text, is_json): (String, bool),
+    ) {
+        choose::shorten(&mut text, choose::MAX_LIST, is_json);
         answers::say(tools, (connection, ticket), text);
     }
 

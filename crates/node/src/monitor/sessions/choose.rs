@@ -19,7 +19,7 @@ const LIST_AS_JSON: &[u8] = b"fleetgate-commands-json";
 pub(super) const ANY_COMMAND: &str =
     "This login may run any command line on this node, and so no named command.\n";
 /// The longest list: what a pipe holds.
-const MAX_LIST: usize = 1 << 20;
+pub(super) const MAX_LIST: usize = 1 << 20;
 
 /// Why a session is not begun: a sentence that the user may be shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
