@@ -169,9 +169,12 @@ impl Container {
         self.folder.join("rootfs").join(name.trim_start_matches('/'))
     }
 
-    /// Whether its first process is there.
+    /// Whether its first process is there: asked on its own machine, where alone its number means that process.
     pub fn runs(&self) -> bool {
-        Path::new(&format!("/proc/{}/root/", self.pid)).exists()
+        let place = format!("/proc/{}/root/", self.pid);
+        let mut command = Command::new("timeout");
+        command.arg("60").args(&self.before).args(["test", "-e", &place]);
+        command.status().expect("it runs").success()
     }
 
     /// A command of its runtime's about it.
