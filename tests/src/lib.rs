@@ -14,6 +14,7 @@ pub mod folder;
 pub mod honest;
 pub mod installed;
 pub mod joined;
+pub mod kubernetes;
 pub mod launching;
 pub mod login_world;
 pub mod networking;

@@ -185,6 +185,14 @@ pub enum Event {
         command: Option<Vec<u8>>,
         age as age_ms: Option<Duration>,
     },
+    /// A client got a list that the node itself has. `list`: of what.
+    Listed = "listed" {
+        connection: ConnectionNumber,
+        login: String,
+        source: SocketAddr,
+        user: Option<String>,
+        list: &'static str,
+    },
     /// A session's process ended. `code` or `signal`; neither when nobody could wait for it.
     SessionEnded = "session_ended" {
         connection: ConnectionNumber,

@@ -8,6 +8,7 @@ use crate::ledger::Plan;
 use crate::secret::fresh_id;
 use crate::service::Service;
 use crate::users::user_name;
+use fleetgate_policy::account_and_container;
 use fleetgate_policy::cluster::{
     Attempt, ContainerLabels, Identity, Lock, MAX_CLUSTER_ROLES, MAX_LOCKS, MAX_REASON, Name, Role, Subject,
     Target, decide, explain, logins_of, parse_roles,
@@ -22,6 +23,8 @@ pub const MAX_ROLE_FILE: usize = 1 << 20;
 /// So much of the state may be roles: it goes to every node, which takes [`fleetgate_policy::cluster::MAX_STATE`] at most.
 pub const MAX_ROLES_BYTES: usize = 4 << 20;
 
+/// Of what is to be locked: an account's own name, which may have a `+`.
+const ACCOUNT: &str = "account";
 /// How long a session is ordered to end: nodes that are away for longer go on with it. In seconds.
 const SESSION_LOCK: u64 = 86_400;
 
@@ -202,8 +205,7 @@ impl Service {
 
     /// Keeps somebody or something out, everywhere and at once.
     pub async fn add_lock(&self, caller: &Caller, request: v1::AddLockRequest) -> Result<v1::Lock> {
-        let target = request.target.unwrap_or_default();
-        let target = Target::parse(&target.kind, &target.name).map_err(Refused::invalid)?;
+        let target = lock_target(&request.target.unwrap_or_default())?;
         let reason = request.reason.trim();
         if reason.len() > MAX_REASON || reason.chars().any(char::is_control) {
             return Err(Refused::invalid(format!(
@@ -261,6 +263,26 @@ impl Service {
         v1::LocksReply {
             locks: cache.locks.values().map(|l| lock_shown(&l.document)).collect(),
         }
+    }
+}
+
+/// What is to be locked. A container has other names than a login calls it by, so a lock on that login would keep nobody out.
+fn lock_target(asked: &v1::LockTarget) -> Result<Target> {
+    let kind = match &asked.kind[..] {
+        ACCOUNT => "login",
+        kind => kind,
+    };
+    let target = Target::parse(kind, &asked.name).map_err(Refused::invalid)?;
+    match (account_and_container(&asked.name), &target) {
+        ((account, Some(container)), Target::Login(_)) if asked.kind != ACCOUNT => {
+            Err(Refused::invalid(format!(
+                "{:?} leads into a container, which has other names too (its id for one), and a lock on one of them would keep \
+                 nobody out: lock the account (--login {account}), which holds for all of its containers, or take {container} from \
+                 the roles; if that is the account's own name, say so (--account {})",
+                asked.name, asked.name
+            )))
+        }
+        _ => Ok(target),
     }
 }
 

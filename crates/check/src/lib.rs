@@ -50,7 +50,7 @@ pub fn program(args: &[&CStr]) -> i32 {
     match begin(&words) {
         Begun::Over(code) => code,
         Begun::Cold(options) => {
-            let why = full_client(args, options.asked);
+            let why = full_client(args, &options);
             Verdict::unknown(alloc::format!(
                 "the program fleetgate, which makes the connection, cannot be executed ({why}): is the package whole?"
             ))
@@ -76,10 +76,18 @@ pub fn begin(words: &[&[u8]]) -> Begun {
     };
     // One time for all ways on which it is tried.
     options.asked.get_or_insert(warm::now());
-    match warm::run(&options) {
+    let outcome = match options.is_alone {
+        true => Outcome::Cold,
+        false => warm::run(&options),
+    };
+    match outcome {
         Outcome::Over(verdict) => Begun::Over(verdict.of(&options).print()),
         Outcome::Late(has_begun) => Begun::Over(late(&options, has_begun).of(&options).print()),
         Outcome::Cold => Begun::Cold(Box::new(options)),
+        Outcome::Refused => {
+            options.is_alone = true;
+            Begun::Cold(Box::new(options))
+        }
     }
 }
 
@@ -92,7 +100,7 @@ pub fn late(options: &Options, has_begun: bool) -> Verdict {
 }
 
 /// Becomes `fleetgate check run`; comes back only with a reason.
-fn full_client(args: &[&CStr], asked: Option<i64>) -> fleetgate_sys::Errno {
+fn full_client(args: &[&CStr], options: &Options) -> fleetgate_sys::Errno {
     let beside = fleetgate_sys::file::read_link(c"/proc/self/exe")
         .ok()
         .and_then(|mut path| {
@@ -101,9 +109,16 @@ fn full_client(args: &[&CStr], asked: Option<i64>) -> fleetgate_sys::Errno {
             CString::new(path).ok()
         });
     let words = [c"fleetgate", c"check", c"run"];
-    let asked = asked.and_then(|at| CString::new(alloc::format!("{}={at}", options::ASKED)).ok());
+    let asked = options
+        .asked
+        .and_then(|at| CString::new(alloc::format!("{}={at}", options::ASKED)).ok());
+    let alone = options.is_alone.then_some(options::ALONE);
     // In front: behind a last `-a` it would be an argument.
-    let args = asked.as_deref().into_iter().chain(args.iter().copied());
+    let args = asked
+        .as_deref()
+        .into_iter()
+        .chain(alone)
+        .chain(args.iter().copied());
     let argv = Strings::new(words.into_iter().chain(args));
     let environment: Vec<&CStr> = exec::environment().collect();
     let environment = Strings::new(environment.iter().copied());

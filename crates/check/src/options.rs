@@ -6,6 +6,7 @@ use crate::verdict::State;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use core::ffi::CStr;
 use fleetgate_wire::master::{ALWAYS, container_at};
 
 /// How long an answer is waited for, in seconds: check_nrpe's default.
@@ -44,6 +45,8 @@ pub struct Options {
     pub keep: u32,
     /// When it was asked for, in nanoseconds of the monotonic clock, where another program of ours did not end it; none: now.
     pub asked: Option<i64>,
+    /// By a connection of its own: the node did not begin it on the one that is kept.
+    pub is_alone: bool,
 }
 
 impl Options {
@@ -66,6 +69,8 @@ impl Options {
 
 /// The flag by which one of our programs says to the next when the check was asked for.
 pub const ASKED: &str = "--asked";
+/// The flag by which it says that the node refused the check on the connection that is kept.
+pub const ALONE: &CStr = c"--alone";
 
 /// What the words ask for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -144,6 +149,7 @@ pub fn parse(words: &[&[u8]]) -> Result<Invocation, String> {
         home: None,
         keep: KEEP,
         asked: None,
+        is_alone: false,
     };
     let mut unknown_timeout = false;
     let mut host = &b""[..];
@@ -163,6 +169,7 @@ pub fn parse(words: &[&[u8]]) -> Result<Invocation, String> {
             b"--container" => container = Some(value()?),
             b"--home" => options.home = Some(value()?.to_vec()),
             b"--keep" => options.keep = keep(value()?)?,
+            b"--alone" if attached.is_none() => options.is_alone = true,
             b"--asked" => options.asked = Some(moment(value()?)?),
             b"--secret" => {
                 let secret = secret_of(value()?)?;

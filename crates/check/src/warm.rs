@@ -30,6 +30,8 @@ pub enum Outcome {
     Late(bool),
     /// Nothing was begun, and nobody was waited for.
     Cold,
+    /// The node does not begin it on the connection that is kept, and may on another one.
+    Refused,
 }
 
 /// Runs the check, where a master is there and takes it.
@@ -198,7 +200,8 @@ impl Hearing {
                 return unknown(why.to_string_lossy().into_owned());
             }
             Heard::Word(FromMaster::Ended { code, words: None }) => return Step::Ended(code),
-            // What asks a person, what a node refuses, another login, another version: the full client's.
+            Heard::Word(FromMaster::Refused) if !self.has_begun => return Step::Over(Outcome::Refused),
+            // What asks a person, another login, another version: the full client's.
             Heard::Word(_) | Heard::AnotherVersion if !self.has_begun => return Step::Over(Outcome::Cold),
             Heard::Word(_) | Heard::AnotherVersion | Heard::End => {
                 return unknown(

@@ -3,12 +3,13 @@
 
 use crate::probe::Thresholds;
 use fleetgate_check::options::{
-    ASKED, Invocation, KEEP, MAX_KEEP, MAX_TIMEOUT, Options, TIMEOUT, add_secret, parse,
+    ALONE, ASKED, Invocation, KEEP, MAX_KEEP, MAX_TIMEOUT, Options, TIMEOUT, add_secret, parse,
 };
 use fleetgate_check::secret::{Secret, Values, is_name};
 use fleetgate_client::error::ClientError;
 use fleetgate_policy::cluster::{Selector, Span};
 use fleetgate_policy::text;
+use fleetgate_policy::toml_mistake::{Example, Mistake};
 use fleetgate_wire::master::ALWAYS;
 use serde::de::Error as _;
 use serde::de::value::StrDeserializer;
@@ -191,7 +192,7 @@ fn threshold<'de, D: Deserializer<'de>>(name: &str, from: D) -> Result<Option<u3
     match number.filter(|number| THRESHOLDS.contains(number)) {
         Some(number) => Ok(Some(number)),
         None => Err(D::Error::custom(format!(
-            "{name} is a number of results in a row, from 1 to {}",
+            "{name} is a number of results in a row, from 1 to {}: write {name} = 3",
             THRESHOLDS.end()
         ))),
     }
@@ -337,6 +338,7 @@ impl ChecksFile {
                     home: None,
                     keep,
                     asked: None,
+                    is_alone: false,
                 };
                 let service = Service {
                     on: service.on,
@@ -365,16 +367,27 @@ struct BadFile {
 
 impl BadFile {
     fn new(text: &str, error: &toml::de::Error) -> BadFile {
-        let before = error
-            .span()
-            .and_then(|span| text.get(..span.start))
-            .unwrap_or_default();
+        let mistake = Mistake::new(text, error, &EXAMPLES);
         BadFile {
-            line: before.matches('\n').count() + 1,
-            why: text::printable(&error.message().replace('\n', ", ")),
+            line: mistake.line,
+            why: mistake.why,
         }
     }
 }
+
+/// Lines that are right, for keys whose type does not say what they hold.
+const EXAMPLES: [Example; 7] = [
+    ("service", "[service.NAME] and its keys in the lines below"),
+    ("on", "on = [\"env=prod\", \"db*\"]"),
+    ("check", "check = \"load\""),
+    ("arguments", "arguments = [\"15,10,5\"]"),
+    (
+        "secrets",
+        "secrets = { DB_PASSWORD = \"/etc/fleetgate/db.password\" }",
+    ),
+    ("login", "login = \"nagios\""),
+    ("container", "container = \"web\""),
+];
 
 impl std::fmt::Display for BadFile {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -411,6 +424,9 @@ pub fn words(options: &Options) -> Vec<Vec<u8>> {
     );
     if let Some(asked) = options.asked {
         words.push(format!("{ASKED}={asked}").into_bytes());
+    }
+    if options.is_alone {
+        words.push(ALONE.to_bytes().to_vec());
     }
     if options.keep != KEEP {
         let keep = match options.keep {

@@ -8,7 +8,7 @@ use fleetgate_check::warm::now;
 use fleetgate_check::{Begun, begin, late};
 use fleetgate_client::master_client::Keep;
 use fleetgate_client::ssh::options::{Invocation, LogLevel, Options, Tty};
-use fleetgate_client::ssh::{SshError, Work, run_options, run_to_end};
+use fleetgate_client::ssh::{SshError, Work, run_options};
 use fleetgate_client::stderr;
 use fleetgate_policy::Invalid;
 use fleetgate_policy::text::printable_lines;
@@ -23,6 +23,10 @@ use tokio::time::timeout;
 
 /// The longest list of commands that is shown; a node says none that is longer.
 const MAX_LIST: usize = 2 << 20;
+/// What the client says of a request that the node does not know.
+const NOT_RUN: &str = " does not run that for ";
+/// How a node's list begins that has no container.
+const NO_CONTAINER: &str = "no container runs here";
 /// How long the last words of a check may take to come through.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
@@ -80,8 +84,8 @@ impl Place<'_> {
 }
 
 /// `check list NODE` and `ls --containers NODE`: what the node says. As a table, or a line of JSON for each. The error says what is
-/// wrong with the words.
-pub fn list(place: &Place<'_>, listing: Listing, is_json: bool) -> Result<i32, Invalid> {
+/// wrong with the words. `if_none` is said where the node shows no container.
+pub fn list(place: &Place<'_>, listing: Listing, is_json: bool, if_none: &str) -> Result<i32, Invalid> {
     let subsystem: &[u8] = match (listing, is_json) {
         (Listing::Commands, true) => b"fleetgate-commands-json",
         (Listing::Commands, false) => b"fleetgate-commands",
@@ -103,12 +107,34 @@ pub fn list(place: &Place<'_>, listing: Listing, is_json: bool) -> Result<i32, I
             return Ok(error.code());
         }
     };
-    let code = run_to_end(&options, None);
+    let outcome = ask(&options);
     let list = listed.give_back();
     let shown = printable_lines(&String::from_utf8_lossy(&list));
     // Nobody reads it: that is no failure of the list's.
     let _ = io::stdout().write_all(shown.as_bytes());
+    let code = outcome.unwrap_or_else(|error| {
+        let said = error.to_string();
+        stderr::line(&said);
+        if said.contains(NOT_RUN) {
+            stderr::line("such a list takes a node of this version of fleetgate: bring the node up to it");
+        }
+        error.code()
+    });
+    if code == 0 && listing == Listing::Containers && (shown.is_empty() || shown.starts_with(NO_CONTAINER)) {
+        stderr::line(if_none);
+    }
     Ok(code)
+}
+
+/// Has the node do it.
+fn ask(options: &Options) -> Result<i32, SshError> {
+    let local = |e: io::Error| SshError::Local(format!("the runtime: {e}"));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(local)?;
+    let outcome = runtime.block_on(run_options(options));
+    // A look-up of a name that hangs holds nobody up.
+    runtime.shutdown_background();
+    outcome
 }
 
 fn cold(options: &CheckOptions) -> Verdict {
@@ -163,7 +189,10 @@ fn ssh_options(options: &CheckOptions, secrets: &Values) -> Options {
         batch: true,
         level: LogLevel::Error,
         connect_time: Some(Duration::from_secs(options.timeout.into())),
-        keep: Keep::For(Duration::from_secs(options.keep.into())),
+        keep: match options.is_alone {
+            true => Keep::No,
+            false => Keep::For(Duration::from_secs(options.keep.into())),
+        },
         ..Options::default()
     }
 }

@@ -81,7 +81,10 @@ impl Runner {
         let verdict = match warm {
             Outcome::Over(verdict) => verdict,
             Outcome::Late(has_begun) => late(&options, has_begun),
-            Outcome::Cold => return self.result(target, begun, self.by_program(&options).await),
+            Outcome::Cold | Outcome::Refused => {
+                options.is_alone = matches!(warm, Outcome::Refused);
+                return self.result(target, begun, self.by_program(&options).await);
+            }
         };
         let (state, line) = verdict.of(&options).into_parts();
         if let Some(line) = line {

@@ -2,6 +2,7 @@
 //! leaves what the sections say to the roles.
 
 use crate::flags::Arguments;
+use fleetgate_policy::toml_mistake::Mistake;
 use fleetgate_sys::process;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -87,7 +88,8 @@ pub fn roles(config: &Path) -> Result<Vec<Role>, String> {
         };
         format!("{}: {e}{remedy}", config.display())
     })?;
-    let table: toml::Table = toml::from_str(&text).map_err(|e| format!("{}: {e}", config.display()))?;
+    let table: toml::Table = toml::from_str(&text)
+        .map_err(|e| format!("{}: {}", config.display(), Mistake::new(&text, &e, &[])))?;
     if let Some(other) = table.keys().find(|k| Role::ALL.iter().all(|r| r.name() != *k)) {
         return Err(format!(
             "{}: there is no role `{other}`; a section is [auth], [proxy] or [node]",
@@ -209,7 +211,7 @@ mod tests {
             ("[proxy]\n", Ok("proxy")),
             ("", Err("it names no role")),
             ("[prxy]\n", Err("there is no role `prxy`")),
-            ("[auth\n", Err("TOML parse error")),
+            ("[auth\n", Err("line 1: unclosed table, expected `]`")),
         ] {
             std::fs::write(&path, text).expect("written");
             let got = roles(&path).map(|roles| roles.iter().map(|r| r.name()).collect::<Vec<_>>().join(" "));

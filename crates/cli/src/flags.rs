@@ -10,6 +10,7 @@ pub use value::{Value, did_you_mean, session_id};
 
 use fleetgate_base::exit;
 use fleetgate_client::time;
+use fleetgate_container_exec::NOT_RUN;
 use fleetgate_policy::text;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -304,10 +305,18 @@ pub struct UsageError {
 impl std::error::Error for UsageError {}
 
 impl UsageError {
+    /// The exit code. A command that gives away a program's own codes has one for all that is not the program's.
+    pub fn code(&self) -> i32 {
+        match self.path.as_str() {
+            "container exec" => NOT_RUN,
+            _ => exit::USAGE,
+        }
+    }
+
     /// Prints it; the exit code.
     pub fn print(&self) -> i32 {
         eprintln!("fleetgate: {}", text::printable_lines(&self.to_string()));
-        exit::USAGE
+        self.code()
     }
 }
 

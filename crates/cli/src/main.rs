@@ -89,7 +89,7 @@ fn fleetgate(args: Vec<OsString>) -> i32 {
         Err(usage) if asks_for_json(&args) => {
             log::start(Some("json"), None);
             tracing::error!("{usage}");
-            exit::USAGE
+            usage.code()
         }
         Err(usage) => usage.print(),
     }
@@ -127,11 +127,8 @@ fn done(given: &Arguments, outcome: Outcome) -> i32 {
                 _ => eprintln!("fleetgate: {}", text::printable_lines(&error.to_string())),
             }
             let code = error.downcast_ref::<ClientError>().map(ClientError::code);
-            code.unwrap_or(if error.is::<UsageError>() {
-                exit::USAGE
-            } else {
-                exit::REFUSED
-            })
+            let usage = || error.downcast_ref::<UsageError>().map(UsageError::code);
+            code.or_else(usage).unwrap_or(exit::REFUSED)
         }
     }
 }

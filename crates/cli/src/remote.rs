@@ -10,6 +10,7 @@ use fleetgate_client::master_client::{Keep, PERSIST, ProxyConnector};
 use fleetgate_client::profile::Home;
 use fleetgate_client::timings::Timings;
 use fleetgate_client::{config, connect, files};
+use fleetgate_policy::account_and_container;
 use fleetgate_proto::v1::Node;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -38,13 +39,17 @@ pub fn list(given: &Arguments) -> Outcome {
 /// `ls --containers`
 fn containers(given: &Arguments) -> Outcome {
     let Some(node) = given.word() else {
-        return Err(given.wrong("--containers: of which NODE?").into());
+        return Err(given
+            .wrong("--containers: of which NODE? `fleetgate ls` shows the nodes, then `fleetgate ls --containers NODE`")
+            .into());
     };
     // Who may log in nowhere but in containers has no other login to ask by.
-    let login = Home::find(given.value("home"))
+    let profile = Home::find(given.value("home"))
         .and_then(|home| home.profile())
-        .map(|profile| profile.login_to_list(given.value("login")))
         .ok();
+    let login = profile
+        .as_ref()
+        .map(|profile| profile.login_to_list(given.value("login")));
     let place = Place {
         node,
         container: None,
@@ -52,8 +57,33 @@ fn containers(given: &Arguments) -> Outcome {
         address: given.value("address"),
         home: given.value("home"),
     };
-    plugin::list(&place, Listing::Containers, given.has("json"))
+    let if_none = if_no_container(profile.as_ref().map(|profile| profile.logins.as_slice()));
+    plugin::list(&place, Listing::Containers, given.has("json"), &if_none)
         .map_err(|why| given.wrong(why.to_string()).into())
+}
+
+/// Why there may be no container for who has these logins, and what to do; none: who has no login of a cluster.
+fn if_no_container(logins: Option<&[String]>) -> String {
+    let Some(logins) = logins else {
+        return "`containers` in the node's node.toml says whom it lets into which".to_owned();
+    };
+    let into: Vec<&str> = logins
+        .iter()
+        .map(String::as_str)
+        .filter(|login| account_and_container(login).1.is_some())
+        .collect();
+    // Roles may have changed since.
+    match into.as_slice() {
+        [] => "when you last logged in, no role of yours led into containers: ask an administrator for one with a login such as \
+               \"deploy+web*\""
+            .to_owned(),
+        into => format!(
+            "when you last logged in, your logins into containers were {}: none that these fit runs there, or the role is for \
+             other nodes or labels, or the node lets nobody into any; `fleetgate role test --login LOGIN USER@NODE` tells an \
+             administrator which",
+            into.join(", ")
+        ),
+    }
 }
 
 /// The nodes that a selector means, of those that the login may reach.
@@ -154,4 +184,20 @@ pub fn config_container(given: &Arguments) -> Outcome {
 /// Where this program is, for other programs to execute.
 fn this_program() -> Result<PathBuf, ClientError> {
     std::env::current_exe().map_err(|e| ClientError::File("/proc/self/exe".into(), e))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_shown_no_container_is_told_whom_to_ask() {
+        let of = |logins: &[&str]| {
+            let logins: Vec<String> = logins.iter().map(ToString::to_string).collect();
+            if_no_container(Some(&logins))
+        };
+        assert!(of(&["ada", "root"]).contains("no role of yours led into containers: ask an administrator"));
+        assert!(of(&["ada", "ada+web*", "ada+db"]).contains("were ada+web*, ada+db: none that these fit"));
+        assert!(if_no_container(None).contains("node.toml"));
+    }
 }

@@ -7,6 +7,7 @@ use fleetgate_auth::clock::MachineClock;
 use fleetgate_base::notify::Notify;
 use fleetgate_base::parent;
 use fleetgate_base::sockets::InheritedSockets;
+use fleetgate_policy::toml_mistake::Mistake;
 use fleetgate_sys::signals;
 use serde::Deserialize;
 use std::io::ErrorKind;
@@ -69,7 +70,7 @@ pub fn auth_config(path: &Path) -> Result<fleetgate_auth::Config, String> {
     }
     let failed = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
     let text = std::fs::read_to_string(path).map_err(|e| failed(&e))?;
-    let sections: Sections = toml::from_str(&text).map_err(|e| failed(&e))?;
+    let sections: Sections = toml::from_str(&text).map_err(|e| failed(&Mistake::new(&text, &e, &[])))?;
     let section = sections
         .auth
         .ok_or_else(|| failed(&"there is no section [auth]"))?;

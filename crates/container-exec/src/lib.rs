@@ -9,17 +9,18 @@
 pub mod options;
 
 use fleetgate_containers::{ContainerRecord, Overrides, SearchPaths, find, open};
-use fleetgate_launch::{Launch, LaunchError, Launcher, RunningHelper, local};
+use fleetgate_launch::{Launch, LaunchError, Launcher, RunningHelper, failure_words, local};
 use fleetgate_seal::{FallbackChain, Options, Source};
 use fleetgate_sys::process::{self, Exit};
 use fleetgate_sys::{Errno, Fd, poll, signals, socket};
-use fleetgate_wire::Reason;
 use fleetgate_wire::common::{Account, Ids, Variable};
 use fleetgate_wire::container::Window;
 use fleetgate_wire::exec::{Exec, Program};
 use fleetgate_wire::order::{Role, Work};
+use fleetgate_wire::{Failure, Reason};
 use std::error::Error;
 use std::ffi::CString;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -62,14 +63,22 @@ pub struct Terminal {
 /// Runs it by the helper `program`; the exit code.
 pub fn run(request: Request, terminal: Option<Terminal>, program: Source) -> Result<i32, Box<dyn Error>> {
     needs_root()?;
+    let root = request.root.as_deref();
     let found = match request.container {
+        Named::Process(pid) if !Path::new(&format!("/proc/{pid}")).exists() => {
+            return Err(format!(
+                "--pid {pid}: there is no such process; {LIST} shows containers with one of theirs"
+            )
+            .into());
+        }
         Named::Process(pid) => ContainerRecord::process(pid),
-        Named::Name(name) => find(&search_paths(request.root.as_deref())?, &name)?,
+        Named::Name(name) => find(&search_paths(root)?, &name).map_err(|e| with_remedy(&e, root))?,
     };
     // Before anything is started: whoever waits for the caller ends the program with it.
     let signals = signals::descriptor(&[signals::TERM, signals::INT, signals::HUP, signals::WINDOW])
         .map_err(|e| format!("hearing of signals: {e}"))?;
     let mut opened = open(&found, &request.wanted)?;
+    let is_shell = request.command.is_empty();
     let mut order = Exec::new(local::session_id(), nobody_yet(), program_of(request.command));
     order.environment.set = request.variables;
 
@@ -93,13 +102,12 @@ pub fn run(request: Request, terminal: Option<Terminal>, program: Source) -> Res
     );
     let (running, _) = match launcher(program)?.launch(launch) {
         Ok(launched) => launched,
-        // The helper has said so where the program would have spoken; the codes are those of shells.
         Err(LaunchError::Refused(failure)) if failure.reason == Reason::NoProgram => {
-            return Ok(if failure.errno == Errno::ENOENT.0 {
-                127
-            } else {
-                126
-            });
+            return Err(NotExecuted::new(found.display_name(), &failure, is_shell).into());
+        }
+        Err(LaunchError::Refused(failure)) => {
+            let (why, remedy) = (failure_words(&failure), remedy(&failure));
+            return Err(format!("container {}: {why}{remedy}", found.display_name()).into());
         }
         Err(e) => return Err(format!("container {}: {e}", found.display_name()).into()),
     };
@@ -113,6 +121,87 @@ pub fn run(request: Request, terminal: Option<Terminal>, program: Source) -> Res
         }
     }
     wait(&running, &signals)
+}
+
+/// What was to be run is not there, or is no program. The helper has said which system call failed, where the program would
+/// have spoken.
+#[derive(Debug)]
+pub struct NotExecuted {
+    code: i32,
+    why: String,
+}
+
+impl NotExecuted {
+    fn new(container: &str, failure: &Failure, is_shell: bool) -> NotExecuted {
+        let program = failure.subject.to_string_lossy();
+        let is_missing = failure.errno == Errno::ENOENT.0;
+        let why = match (is_missing, is_shell) {
+            (true, true) => {
+                format!("container {container} has no shell: write a COMMAND that it has, behind its name")
+            }
+            (true, false) => format!(
+                "container {container} has no program {program:?}, or not what that needs (an interpreter, a loader): write a \
+                 path, or look into its image"
+            ),
+            _ => format!(
+                "container {container}: {program:?} cannot be executed: is it a program, and may this user execute it (--user \
+                 root)?"
+            ),
+        };
+        // The codes of shells.
+        let code = if is_missing { 127 } else { 126 };
+        NotExecuted { code, why }
+    }
+}
+
+impl fmt::Display for NotExecuted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.why)
+    }
+}
+
+impl Error for NotExecuted {}
+
+/// The exit code where [`run`] failed so.
+pub fn exit_code(error: &(dyn Error + 'static)) -> i32 {
+    error
+        .downcast_ref::<NotExecuted>()
+        .map_or(NOT_RUN, |not| not.code)
+}
+
+/// The command that says which containers there are.
+const LIST: &str = "`fleetgate container ls`";
+
+/// Why no container was found, with the way to those that there are. `root`: the one place in which it was looked for.
+fn with_remedy(error: &fleetgate_containers::Error, root: Option<&Path>) -> String {
+    use fleetgate_containers::Error::{None as NoContainer, Several};
+    match (error, root) {
+        (NoContainer { name, there }, Some(root)) if there.is_empty() => format!(
+            "no container {name:?} runs here, nor any other by what --root {} has: without it the usual places are searched",
+            root.display()
+        ),
+        (NoContainer { name, there }, None) if there.is_empty() => format!(
+            "no container {name:?} runs here, nor any other: --root names a runtime's own directory, --pid a process of a \
+             container"
+        ),
+        (NoContainer { .. } | Several { .. }, None) => format!("{error}; {LIST} shows all"),
+        _ => error.to_string(),
+    }
+}
+
+/// What helps against a refusal of the helper's.
+fn remedy(failure: &Failure) -> &'static str {
+    match failure.reason {
+        Reason::NoUser => {
+            "; --user takes a name of its /etc/passwd (a group: of its /etc/group), or a number"
+        }
+        _ if failure.subject.to_bytes().ends_with(b"/dev/pts") => "; -T does without a terminal",
+        // Its working directory.
+        Reason::Missing if failure.subject.to_bytes().ends_with(b", in the container") => {
+            "; begin elsewhere, as with -w /"
+        }
+        _ => "",
+    }
 }
 
 /// Where to look: the usual places, or the runtime's root that was named.

@@ -2,7 +2,7 @@
 //! container often. What it does not do itself, it executes `fleetgate` for.
 #![forbid(unsafe_code)]
 
-use fleetgate_container_exec::{NOT_RUN, options, run};
+use fleetgate_container_exec::{NOT_RUN, exit_code, options, run};
 use fleetgate_policy::text;
 use fleetgate_seal::Source;
 use fleetgate_sys::process::effective_uid;
@@ -35,7 +35,7 @@ fn main() {
         Ok(code) => code,
         Err(e) => {
             eprintln!("fleetgate-exec: {}", text::printable_lines(&e.to_string()));
-            NOT_RUN
+            exit_code(&*e)
         }
     });
 }

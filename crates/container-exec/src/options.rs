@@ -27,6 +27,10 @@ pub fn parse(words: &[OsString], has_terminal: bool) -> Option<Request> {
             no_terminal = true;
             continue;
         }
+        // Standard input is passed on anyway. What asks for a terminal (`-t`, `-it`) is the full program's.
+        if matches!(flag, "-i" | "--interactive") {
+            continue;
+        }
         let (name, value) = match flag.split_once('=') {
             Some((name, value)) if name.starts_with("--") => (name, OsString::from(value)),
             _ => (flag, words.next()?.clone()),
@@ -101,6 +105,8 @@ mod tests {
         assert_eq!(request.container, Named::Process(7));
         assert_eq!(request.command, [CString::from(c"ps")]);
         assert!(read("web").expect("a shell").command.is_empty());
+        let request = read("-i --interactive -u app -i web cat").expect("a request");
+        assert_eq!(request.command, [CString::from(c"cat")]);
     }
 
     #[test]
@@ -123,6 +129,11 @@ mod tests {
             "-uapp web",
             "-T -T web",
             "-- web true",
+            "-t web",
+            "-it web sh",
+            "-ti web sh",
+            "--tty web",
+            "--interactive=true web",
         ] {
             assert!(read(line).is_none(), "{line:?}");
         }

@@ -57,13 +57,20 @@ pub enum Unusable {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Error::None { name, there } if there.is_empty() => write!(f, "no container {name:?} runs here"),
+            Error::None { name, there } if there.is_empty() => write!(
+                f,
+                "no container {name:?} runs here: `fleetgate ls --containers NODE` shows those that you may enter"
+            ),
             Error::None { name, there } => {
                 let there = there.join(", ");
                 write!(f, "no container {name:?} runs here; there are {there}")
             }
             Error::Several { name, fit } if fit.is_empty() => {
-                write!(f, "{name:?} may be any of several containers: say more of its id")
+                write!(
+                    f,
+                    "{name:?} may be any of several containers: say more of its id; `fleetgate ls --containers NODE` shows those \
+                     that you may enter"
+                )
             }
             Error::Several { name, fit } => {
                 write!(f, "{name:?} may be any of {}: say more of its id", fit.join(", "))
@@ -78,7 +85,10 @@ impl fmt::Display for Unusable {
         match self {
             Unusable::Ended => f.write_str("it has ended; start it, then try again"),
             Unusable::Paused => {
-                f.write_str("it is paused: whoever entered would stand still too; resume it, then try again")
+                f.write_str(
+                    "it is paused: whoever entered would stand still too; resume it (docker unpause, podman unpause, runc resume), \
+                     then try again",
+                )
             }
             Unusable::NoContainer(pid) => write!(
                 f,

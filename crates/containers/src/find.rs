@@ -2,13 +2,17 @@
 
 use crate::error::{Error, Unusable};
 use crate::process;
-use crate::sources::SearchPaths;
+use crate::sources::{K3S, SearchPaths};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
 /// The fewest characters of an id that stand for it.
 const SHORTEST: usize = 4;
+/// The namespace of containerd's that Kubernetes has.
+const KUBERNETES: &str = "k8s.io";
+/// The annotation of CRI-O's with a container's pod.
+const SANDBOX_OF_CRI_O: &str = "io.kubernetes.cri-o.SandboxID";
 /// How many are named to who asked for one that is not there.
 const NAMED: usize = 8;
 
@@ -63,6 +67,17 @@ impl fmt::Display for Runtime {
     }
 }
 
+/// A container runtime that Kubernetes uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KubernetesRuntime {
+    /// containerd in its usual place.
+    Containerd,
+    /// The containerd that k3s brings.
+    K3s,
+    /// CRI-O.
+    CriO,
+}
+
 /// A container as it was written down.
 #[derive(Clone, Debug)]
 pub struct ContainerRecord {
@@ -82,8 +97,14 @@ pub struct ContainerRecord {
     pub labels: BTreeMap<String, String>,
     /// Those are all of them: what keeps them was read.
     pub labels_are_all: bool,
+    /// Why the labels are not known that Kubernetes has for it; none: nobody asked, or they are among its labels.
+    pub labels_missing: Option<String>,
     /// Its configuration, in the form of the Open Container Initiative.
     pub config: Option<PathBuf>,
+    /// Where Docker keeps it, as far as its configuration says.
+    pub(crate) docker: Option<PathBuf>,
+    /// Podman's or CRI-O's containers, where its bundle is among them.
+    pub(crate) storage: Option<PathBuf>,
 }
 
 impl ContainerRecord {
@@ -97,7 +118,10 @@ impl ContainerRecord {
             started: None,
             labels: BTreeMap::new(),
             labels_are_all: false,
+            labels_missing: None,
             config: None,
+            docker: None,
+            storage: None,
         }
     }
 
@@ -130,6 +154,30 @@ impl ContainerRecord {
     pub fn login_names(&self) -> impl Iterator<Item = &str> {
         let names = self.names.iter().chain([&self.id]);
         names.map(String::as_str).filter(|name| !name.contains('/'))
+    }
+
+    /// Which container runtime of Kubernetes can tell more labels of it; none: none can. They have none either for the container
+    /// that only holds a pod's namespaces.
+    pub fn kubernetes(&self) -> Option<KubernetesRuntime> {
+        let is = |key: &str, value: &str| self.labels.get(key).is_some_and(|own| own == value);
+        let types = [
+            "io.kubernetes.cri.container-type",
+            "io.kubernetes.cri-o.ContainerType",
+        ];
+        if types.into_iter().any(|key| is(key, "sandbox")) {
+            return None;
+        }
+        match self.namespace.as_deref() {
+            Some(KUBERNETES) => match &self.config {
+                Some(config) if config.starts_with(K3S) => Some(KubernetesRuntime::K3s),
+                _ => Some(KubernetesRuntime::Containerd),
+            },
+            // Podman writes the same of a container in a pod of its own.
+            None if self.labels.contains_key(SANDBOX_OF_CRI_O) && !is("io.container.manager", "libpod") => {
+                Some(KubernetesRuntime::CriO)
+            }
+            _ => None,
+        }
     }
 
     /// Whether its first process runs.
@@ -190,5 +238,42 @@ fn candidates<'a>(all: &'a [ContainerRecord], name: &str) -> Vec<&'a ContainerRe
     match exact.is_empty() && name.len() >= SHORTEST {
         true => all.iter().filter(|found| found.id.starts_with(name)).collect(),
         false => exact,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_started_a_container_says_who_knows_its_labels() {
+        let of = |namespace: Option<&str>, config: &str, labels: &[(&str, &str)]| {
+            let mut found = ContainerRecord::new("web".to_owned(), Runtime::Runc, 1);
+            found.namespace = namespace.map(str::to_owned);
+            found.config = Some(config.into());
+            let pairs = labels.iter();
+            found.labels = pairs
+                .map(|(key, value)| ((*key).into(), (*value).into()))
+                .collect();
+            found.kubernetes()
+        };
+        let (k8s, usual) = (
+            Some("k8s.io"),
+            "/run/containerd/io.containerd.runtime.v2.task/k8s.io/web",
+        );
+        assert_eq!(of(k8s, usual, &[]), Some(KubernetesRuntime::Containerd));
+        let below_k3s = "/run/k3s/containerd/io.containerd.runtime.v2.task/k8s.io/web/config.json";
+        assert_eq!(of(k8s, below_k3s, &[]), Some(KubernetesRuntime::K3s));
+        let of_cri_o = ("io.kubernetes.cri-o.SandboxID", "pod");
+        assert_eq!(of(None, usual, &[of_cri_o]), Some(KubernetesRuntime::CriO));
+        // Podman's pods; Docker's labels, which images choose; the container that holds a pod's namespaces.
+        let by_podman = ("io.container.manager", "libpod");
+        assert_eq!(of(None, usual, &[of_cri_o, by_podman]), None);
+        assert_eq!(of(Some("moby"), usual, &[of_cri_o]), None);
+        assert_eq!(
+            of(k8s, usual, &[("io.kubernetes.cri.container-type", "sandbox")]),
+            None
+        );
+        assert_eq!(of(None, usual, &[]), None);
     }
 }

@@ -20,7 +20,9 @@ mod settings;
 mod sources;
 
 pub use error::{Error, Unusable};
-pub use find::{ContainerRecord, Runtime, find, find_among, list};
+pub use find::{ContainerRecord, KubernetesRuntime, Runtime, find, find_among, list};
+pub use on_disk::is_roots_socket;
 pub use open::{OpenContainer, Overrides, open};
 pub use profile::{ProfileError, compile};
+pub use remembered::Remembered;
 pub use sources::SearchPaths;

@@ -110,7 +110,56 @@ pub fn is_roots(path: &Path) -> bool {
     true
 }
 
+/// Whether this is a socket of root's that nobody else can put another in the place of. Who may connect to it says nothing about
+/// who answers, so root's group may; a link is no socket.
+pub fn is_roots_socket(path: &Path) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    const GROUP_WRITES: u32 = 0o020;
+    const OTHERS_WRITE: u32 = 0o002;
+    let is_roots_own = fs::symlink_metadata(path).is_ok_and(|kept| {
+        let is_for_root =
+            kept.mode() & OTHERS_WRITE == 0 && (kept.mode() & GROUP_WRITES == 0 || kept.gid() == 0);
+        kept.file_type().is_socket() && kept.uid() == 0 && is_for_root
+    });
+    is_roots_own && path.parent().is_some_and(is_roots)
+}
+
 /// A document of the disk; none: it is not there, too long, or none.
 pub fn document<T: DeserializeOwned>(path: &Path) -> Option<T> {
     serde_json::from_str(&text(path)?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::Permissions;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::net::UnixListener;
+
+    #[test]
+    fn a_socket_counts_where_nobody_else_can_replace_it() {
+        if fleetgate_sys::process::effective_uid() != 0 {
+            return;
+        }
+        let place = std::env::temp_dir().join(format!("fleetgate-sockets-{}", std::process::id()));
+        fs::create_dir_all(&place).expect("made");
+        let (socket, link, file) = (place.join("socket"), place.join("link"), place.join("file"));
+        let _listener = UnixListener::bind(&socket).expect("bound");
+        symlink(&socket, &link).expect("linked");
+        fs::write(&file, "").expect("written");
+        let is = |path: &Path, socket_mode: u32, place_mode: u32| {
+            fs::set_permissions(&socket, Permissions::from_mode(socket_mode)).expect("set");
+            fs::set_permissions(&place, Permissions::from_mode(place_mode)).expect("set");
+            is_roots_socket(path)
+        };
+        assert!(is(&socket, 0o660, 0o755));
+        assert!(!is(&socket, 0o666, 0o755), "everybody writes");
+        assert!(!is(&socket, 0o660, 0o777), "everybody may put another there");
+        assert!(!is(&link, 0o660, 0o755) && !is(&file, 0o660, 0o755));
+        std::os::unix::fs::chown(&socket, None, Some(61_236)).expect("given");
+        assert!(!is(&socket, 0o660, 0o755), "a group may write");
+        std::os::unix::fs::chown(&socket, Some(61_236), None).expect("given");
+        assert!(!is(&socket, 0o600, 0o755), "a user's");
+        fs::remove_dir_all(&place).expect("removed");
+    }
 }

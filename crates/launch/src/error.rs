@@ -85,6 +85,8 @@ pub enum LaunchError {
     },
     /// The container cannot be entered: a sentence.
     Container(String),
+    /// The container is another one than was looked at before: a sentence.
+    Replaced(String),
     /// The PAM process did not start the helper; its own words.
     Pam(String),
     /// What came was no reply.
@@ -182,7 +184,7 @@ impl fmt::Display for LaunchError {
                     Stage::Leaving => "something held up the execution of the user's shell",
                 })
             }
-            LaunchError::Container(why) => f.write_str(why),
+            LaunchError::Container(why) | LaunchError::Replaced(why) => f.write_str(why),
             LaunchError::Pam(why) => write!(f, "the session helper was not started inside its PAM session: {why}"),
             LaunchError::BadReply(why) => write!(
                 f,
@@ -198,6 +200,24 @@ impl fmt::Display for LaunchError {
 }
 
 impl std::error::Error for LaunchError {}
+
+impl LaunchError {
+    /// Whether the same launch may come out otherwise a moment later: the machine had no room for it. Else the reason lies in the
+    /// order, the account or the container, or the user's program may have run.
+    pub fn may_pass(&self) -> bool {
+        const NO_ROOM: [Errno; 4] = [Errno::EAGAIN, Errno::ENOMEM, Errno::ENFILE, Errno::EMFILE];
+        match self {
+            LaunchError::Refused(failure) => NO_ROOM.contains(&Errno(failure.errno)),
+            LaunchError::Container(_)
+            | LaunchError::Cgroup(_)
+            | LaunchError::Died { .. }
+            | LaunchError::TimedOut { .. }
+            | LaunchError::OrderTooLong { .. }
+            | LaunchError::TooManyDescriptors { .. } => false,
+            _ => true,
+        }
+    }
+}
 
 fn exit_words(exit: Option<Exit>) -> String {
     match exit {

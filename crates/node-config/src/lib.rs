@@ -29,6 +29,7 @@ pub use types::{Duration, LabelCommand, PamUse, RootLogin, SelinuxUse};
 
 use fleetgate_base::StartError;
 use fleetgate_policy::strangers::{self, Offence, Settings as Strangers};
+use fleetgate_policy::toml_mistake::Mistake;
 use fleetgate_policy::{Audit, Stance, Watching};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
@@ -439,19 +440,16 @@ impl Config {
             false => toml::from_str(text),
         };
         read.map_err(|e| {
-            let before = &text[..e.span().map_or(0, |s| s.start.min(text.len()))];
+            let mistake = Mistake::new(text, &e, &types::EXAMPLES);
             ConfigError::Invalid {
                 path: path.to_owned(),
-                line: before.matches('\n').count() + 1,
-                column: before.rsplit('\n').next().unwrap_or_default().chars().count() + 1,
-                why: match e.message() {
+                line: mistake.line,
+                column: mistake.column,
+                why: match mistake.why {
                     why if sections && why.ends_with(SECTIONS) => {
                         format!("{why}: what stands in node.toml stands below `node` here, as [node.limits]")
                     }
-                    "invalid socket address syntax" => {
-                        "an address with its port is wanted, as \"127.0.0.1:22\" or \"[::]:22\"".to_owned()
-                    }
-                    why => why.to_owned(),
+                    why => why,
                 },
             }
         })

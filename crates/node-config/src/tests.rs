@@ -26,11 +26,35 @@ fn times_and_sizes_have_units() {
 #[test]
 fn an_error_names_its_line_and_what_was_expected() {
     for (text, place, part) in [
-        ("listen = 22", "node.toml:1:10: ", "invalid type"),
+        (
+            "listen = 22",
+            "node.toml:1:10: ",
+            "`listen` is a list, not the number 22: write listen = [\"[::]:22\"]",
+        ),
+        (
+            "containers = \"web\"",
+            "node.toml:1:14: ",
+            "`containers` is a list, not the text \"web\": write containers = [\"deploy+web*\"]",
+        ),
+        (
+            "[limits]\ntries = \"6\"",
+            "node.toml:2:9: ",
+            "`limits.tries` is a number from 0 to 4294967295, not the text \"6\": write tries = 6",
+        ),
+        (
+            "[node]\ncontainers = [web]",
+            "node.toml:2:15: ",
+            "`node.containers`: web is no value: a text stands in quotes, as \"web\": write containers = [\"deploy+web*\"]",
+        ),
+        (
+            "[commands.x]\nargv = \"uptime\"",
+            "node.toml:2:8: ",
+            "`commands.x.argv` is a list",
+        ),
         (
             "listen = [\"127.0.0.1:99999\"]",
             "node.toml:1:11: ",
-            "an address with its port is wanted",
+            "an entry of `listen` is an address with its port, as \"127.0.0.1:22\"",
         ),
         (
             "[node]\nlisten = []\n[limits]\ntries = 3",
@@ -40,7 +64,7 @@ fn an_error_names_its_line_and_what_was_expected() {
         (
             "\npassword = true\nroot_login = \"maybe\"",
             "node.toml:3:14: ",
-            "unknown variant `maybe`",
+            "`root_login` is one of `yes`, `prohibit-password`, `forced-commands-only`, `no`, not `maybe`",
         ),
         ("paswword = true", "node.toml:1:1: ", "unknown field `paswword`"),
         (
@@ -89,17 +113,47 @@ fn an_error_names_its_line_and_what_was_expected() {
         (
             "containers = [\"root+*\", \"deploy\"]",
             "node.toml:1:14: ",
-            "\"deploy\" fits no login",
+            "`containers`: \"deploy\" fits no login: no container stands behind the account: write deploy+* for all of them",
         ),
         (
             "containers = [\"{user}+web\"]",
             "node.toml:1:14: ",
-            "\"{user}+web\" fits no login",
+            "\"{user}+web\" fits no login: \"{user}\" is no account's name",
         ),
         (
             "containers = [\"*+web\"]",
             "node.toml:1:14: ",
-            "\"*+web\" fits no login",
+            "\"*+web\" fits no login: \"*\" is no account's name, and only the container may be a pattern",
+        ),
+        (
+            "containers = [\"deploy+\"]",
+            "node.toml:1:14: ",
+            "\"deploy+\" fits no login: no container stands behind the `+`: write deploy+* for all of them",
+        ),
+        (
+            "containers = [\"+web\"]",
+            "node.toml:1:14: ",
+            "\"+web\" fits no login: no account stands before the `+`: write it there, as root+web",
+        ),
+        (
+            "containers = [\"deploy+{user}\"]",
+            "node.toml:1:14: ",
+            "any container is deploy+*",
+        ),
+        (
+            "containers = [\"root++\"]",
+            "node.toml:1:14: ",
+            "one `+` is enough: write root+*",
+        ),
+        (
+            "containers = [\"root +a\"]",
+            "node.toml:1:14: ",
+            "there are spaces around the account",
+        ),
+        (
+            "containers = [\"root+a b\"]",
+            "node.toml:1:14: ",
+            "no container's name has a space",
         ),
         (
             "set_env = { \"A B\" = \"1\" }",
@@ -122,6 +176,19 @@ fn an_error_names_its_line_and_what_was_expected() {
             error.starts_with(place) && error.contains(part),
             "{text}: {error}"
         );
+    }
+}
+
+#[test]
+fn examples_are_right() {
+    for (key, line) in types::EXAMPLES.iter().filter(|(_, line)| !line.starts_with('[')) {
+        let text = match *key {
+            "argv" => format!("[commands.x]\n{line}"),
+            "args" => format!("[commands.x]\nargv = [\"/x\", \"{{}}\"]\n{line}"),
+            "command" => format!("[label_commands.x]\n{line}"),
+            _ => (*line).to_owned(),
+        };
+        parse(&text).expect(line);
     }
 }
 

@@ -1,10 +1,48 @@
 //! Values of `node.toml` that are more than a number or a word, and how they are written.
 
 use fleetgate_policy::cluster::{Size, is_variable};
-use fleetgate_policy::{AccountName, account_and_container};
+use fleetgate_policy::toml_mistake::Example;
+use fleetgate_policy::{AccountName, account_and_container, check_written_login};
 use serde::Deserialize;
 use std::fmt;
 use std::path::PathBuf;
+
+/// Lines that are right, for keys whose type does not say what they hold.
+pub(super) const EXAMPLES: [Example; 24] = [
+    ("listen", "listen = [\"[::]:22\"]"),
+    ("host_keys", "host_keys = [\"/etc/ssh/ssh_host_ed25519_key\"]"),
+    ("pam", "pam = \"auto\""),
+    ("selinux", "selinux = \"auto\""),
+    ("root_login", "root_login = \"prohibit-password\""),
+    ("containers", "containers = [\"deploy+web*\"]"),
+    (
+        "authorized_keys_files",
+        "authorized_keys_files = [\".ssh/authorized_keys\"]",
+    ),
+    (
+        "authentication_methods",
+        "authentication_methods = [\"publickey,keyboard-interactive\"]",
+    ),
+    ("allow_users", "allow_users = [\"deploy\", \"ada@10.0.0.0/8\"]"),
+    ("deny_users", "deny_users = [\"guest*\"]"),
+    ("allow_groups", "allow_groups = [\"wheel\"]"),
+    ("deny_groups", "deny_groups = [\"guests\"]"),
+    ("accept_env", "accept_env = [\"LANG\", \"LC_*\"]"),
+    ("set_env", "set_env = { TZ = \"UTC\" }"),
+    ("audit", "audit = \"commands\""),
+    ("io_uring", "io_uring = \"refuse\""),
+    ("unwatched", "unwatched = \"allow\""),
+    ("commands", "[commands.NAME] and its keys in the lines below"),
+    ("argv", "argv = [\"/usr/bin/uptime\"]"),
+    ("args", "args = [\"word\"]"),
+    ("labels", "labels = { env = \"prod\" }"),
+    (
+        "label_commands",
+        "[label_commands.NAME] and its keys in the lines below",
+    ),
+    ("command", "command = [\"/usr/bin/uname\", \"-r\"]"),
+    ("sftp_chroot", "sftp_chroot = \"/srv/sftp\""),
+];
 
 /// A time: `"90s"`, `"10m"`, `"1h"`, `"500ms"`, or seconds as a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -227,21 +265,32 @@ pub(super) fn patterns<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<
 /// Logins into containers: an account, and a pattern of containers' names.
 pub(super) fn containers<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
     let all = Vec::<String>::deserialize(from)?;
-    let fits_nothing = |login: &&String| {
-        let (account, container) = account_and_container(login);
-        let is_account =
-            AccountName::parse(account.as_bytes()).is_ok() && !account.contains(['*', '?', '{', '}', '!']);
-        let is_container = container.is_some_and(|name| {
-            !name.contains(['/', '[', ']', '{', '}']) && !name.contains(char::is_whitespace)
-        });
-        !is_account || !is_container
-    };
-    match all.iter().find(fits_nothing) {
-        Some(odd) => Err(serde::de::Error::custom(format!(
-            "{odd:?} fits no login: it is ACCOUNT+CONTAINER, an account's name, and a container's or a pattern (*, ?) of it"
-        ))),
-        None => Ok(all),
+    for login in &all {
+        container_login(login).map_err(|why| {
+            serde::de::Error::custom(format!(
+                "{login:?} fits no login: {why} (an entry is ACCOUNT+CONTAINER, as \"deploy+web*\")"
+            ))
+        })?;
     }
+    Ok(all)
+}
+
+/// Whether it is an account and a pattern of containers.
+fn container_login(login: &str) -> Result<(), String> {
+    check_written_login(login)?;
+    let (account, container) = account_and_container(login);
+    if container.is_none() {
+        return Err(format!(
+            "no container stands behind the account: write {account}+* for all of them"
+        ));
+    }
+    if account.contains(['*', '?', '{', '}', '!']) {
+        return Err(format!(
+            "{account:?} is no account's name, and only the container may be a pattern: write a login for each account"
+        ));
+    }
+    AccountName::parse(account.as_bytes())?;
+    Ok(())
 }
 
 const EMPTY: &str = "is empty: leave the line out for the default";

@@ -29,6 +29,55 @@ pub fn account_and_container(login: &str) -> (&str, Option<&str>) {
     }
 }
 
+/// Whether `login`, which somebody writes down for others, can let anybody in as it stands: an account, or `ACCOUNT+CONTAINER`
+/// with a pattern of containers' names. Nothing here is asked of a login that comes in a request.
+pub fn check_written_login(login: &str) -> Result<(), Invalid> {
+    let refuse = |why: String| Err(Invalid(why));
+    let (account, container) = match login.split_once(INTO) {
+        Some((account, container)) => (account, Some(container)),
+        None => (login, None),
+    };
+    if account.is_empty() {
+        let container = container.unwrap_or_default();
+        return refuse(match container {
+            "" => "it names no account: write an account's name, or ACCOUNT+CONTAINER".to_owned(),
+            _ => format!("no account stands before the `+`: write it there, as root+{container}"),
+        });
+    }
+    if account.trim() != account {
+        return refuse(format!(
+            "there are spaces around the account: write {:?}",
+            login.trim()
+        ));
+    }
+    let Some(container) = container else {
+        return Ok(());
+    };
+    if container.is_empty() {
+        return refuse(format!(
+            "no container stands behind the `+`: write {account}+* for all of them, or {account:?} for the account itself"
+        ));
+    }
+    let odd = |c: char| c.is_whitespace() || "/[]{}".contains(c);
+    let remedy = match container.chars().find(|c| odd(*c)) {
+        Some('/') => "a container with slashes in its name is written with dots".to_owned(),
+        Some('{' | '}') => format!("{{user}} stands before the `+` alone; any container is {account}+*"),
+        Some('[' | ']') => "a pattern has * and ? alone; write several logins instead".to_owned(),
+        Some(_) => "no container's name has a space; several logins are several texts of the list".to_owned(),
+        None if container.starts_with(INTO) => {
+            format!(
+                "one `+` is enough: write {account}+{}",
+                match container.trim_start_matches(INTO) {
+                    "" => "*",
+                    name => name,
+                }
+            )
+        }
+        None => return Ok(()),
+    };
+    refuse(format!("no container is called {container:?}: {remedy}"))
+}
+
 impl AccountName {
     /// As it came in a request.
     pub fn parse(name: &[u8]) -> Result<AccountName, Invalid> {
@@ -134,6 +183,47 @@ mod tests {
             ("*", "ann", false),
         ] {
             assert_eq!(login_matches(own, login), wanted, "{own} {login}");
+        }
+    }
+
+    #[test]
+    fn a_login_that_lets_nobody_in_is_not_written_down() {
+        for good in [
+            "root",
+            "a b",
+            "DOMAIN+user",
+            "ann+*",
+            "ann+web-?",
+            "ann+web+2",
+            "{user}+db*",
+            "{user}",
+        ] {
+            assert_eq!(check_written_login(good), Ok(()), "{good}");
+        }
+        for (bad, remedy) in [
+            ("", "write an account's name"),
+            ("+", "write an account's name"),
+            ("+web", "write it there, as root+web"),
+            (
+                "deploy+",
+                "write deploy+* for all of them, or \"deploy\" for the account itself",
+            ),
+            (" deploy", "write \"deploy\""),
+            ("deploy +web", "spaces around the account"),
+            ("deploy+web ", "several texts of the list"),
+            ("deploy+a,b c", "several texts of the list"),
+            (
+                "deploy+{user}",
+                "{user} stands before the `+` alone; any container is deploy+*",
+            ),
+            ("{user}+web-{user}", "any container is {user}+*"),
+            ("deploy+web[12]", "a pattern has * and ? alone"),
+            ("deploy+ns/pod/web", "written with dots"),
+            ("root++", "write root+*"),
+            ("root++web", "write root+web"),
+        ] {
+            let why = check_written_login(bad).expect_err(bad).to_string();
+            assert!(why.contains(remedy), "{bad}: {why}");
         }
     }
 

@@ -22,9 +22,13 @@ pub mod permits;
 mod rule;
 pub mod strangers;
 pub mod text;
+#[cfg(feature = "documents")]
+pub mod toml_mistake;
 pub mod watching;
 
-pub use account_name::{AccountName, INTO, account_and_container, login_matches, may_be_id};
+pub use account_name::{
+    AccountName, INTO, account_and_container, check_written_login, login_matches, may_be_id,
+};
 pub use error::Invalid;
 pub use grant::{Grant, GrantId, GrantRequest, How, Proofs};
 pub use permits::{Kind, Permits, What};

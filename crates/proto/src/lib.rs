@@ -24,3 +24,9 @@ pub mod otlp {
     #![allow(missing_docs, clippy::all, clippy::pedantic)]
     include!("generated/opentelemetry.proto.collector.trace.v1.rs");
 }
+
+/// What a container runtime for Kubernetes is asked.
+pub mod cri {
+    #![allow(missing_docs, clippy::all, clippy::pedantic)]
+    include!("generated/runtime.v1.rs");
+}

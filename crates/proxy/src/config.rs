@@ -3,6 +3,7 @@
 
 use fleetgate_net::otlp;
 use fleetgate_policy::strangers::{self, Bounds, Offence, Settings as Strangers};
+use fleetgate_policy::toml_mistake::Mistake;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use std::fmt;
@@ -107,6 +108,7 @@ impl Config {
         struct Sections {
             proxy: Option<Config>,
         }
+        let words = |e: toml::de::Error| ConfigError(Mistake::new(text, &e, &[]).to_string());
         let sections: Sections = toml::from_str(text).map_err(words)?;
         let config = match sections.proxy {
             Some(config) => config,
@@ -157,10 +159,6 @@ impl Config {
     }
 }
 
-fn words(error: toml::de::Error) -> ConfigError {
-    ConfigError(error.to_string().trim_end().to_owned())
-}
-
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
@@ -181,7 +179,11 @@ mod tests {
         assert_eq!(port("listen = \"127.0.0.1:1\""), Ok(1));
         assert_eq!(port("[auth]\nx = 1\n[proxy]\nlisten = \"[::]:2\""), Ok(2));
         for (text, words) in [
-            ("listne = \"\"", "unknown field `listne`"),
+            ("listne = \"\"", "line 1: unknown field `listne`"),
+            (
+                "[proxy]\nlisten = 3080",
+                "line 2: `proxy.listen` is an address with its port, as \"127.0.0.1:22\" or \"[::]:22\", not the number 3080",
+            ),
             (
                 "[proxy]\ntls_key = \"k\"",
                 "tls_certificate and tls_key belong together",

@@ -7,8 +7,13 @@ use std::fmt;
 
 /// A request of the server's for the whole connection: it goes on, and its next session should come by another connection.
 pub const DRAINING: &[u8] = b"draining@fleetgate";
-/// A request of the server's on a session's channel: what was asked for was not begun, and the words behind it say why.
+/// A request of the server's on a session's channel: what was asked for was not begun, and the words behind it say why. A boolean
+/// (RFC 4251 §5) says whether another connection would change nothing about it.
 pub const NOT_BEGUN: &[u8] = b"not-begun@fleetgate";
+/// What [`NOT_BEGUN`] says with this payload. Servers of before say none, and it is false.
+pub const fn is_final(not_begun: &[u8]) -> bool {
+    matches!(not_begun, [byte, ..] if *byte != 0)
+}
 /// A request of the client's on the channel of a session that runs: nothing of it is to stay when its program has ended, or
 /// when the channel closes before that.
 pub const LEAVE_NOTHING: &[u8] = b"leave-nothing@fleetgate";

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Lend → Lent (+ a socket that speaks HTTP/2 to the proxy) | Failed | Other
-//! Run (+ descriptors 0, 1, 2) → Say* → (Began → (Window | Resume)*, (Say | Suspend)* → Ended) | Cold | Failed | Other
+//! Run (+ descriptors 0, 1, 2) → Say* → (Began → (Window | Resume)*, (Say | Suspend)* → Ended) | Cold | Refused | Failed | Other
 //! Stay → Status, and nothing until the master ends | Cold | Other
 //! Status → Status, Retire, Stop → nothing
 //! ```
@@ -213,5 +213,8 @@ choice! {
         /// The process, its version, its connections, how many more there are than the frame holds, and why the login was not
         /// renewed.
         8 => Status { pid: u32, version: CString, age: u64, connections: Vec<ConnectionStatus>, more: u32, trouble: Option<CString> },
+        /// As [`FromMaster::Cold`]: the far side does not begin it on a connection that is kept. It may on another one, and the
+        /// master is not asked again.
+        9 => Refused,
     }
 }

@@ -124,6 +124,7 @@ impl Front {
                 connection,
                 ticket: of,
                 why,
+                ..
             } if (*connection, *of) == (number, ticket) => Some(Err(crate::world::text(why))),
             _ => None,
         });

@@ -2,7 +2,9 @@
 //! UNKNOWN with one line that says what.
 
 use fleetgate_tests::cluster::{Cluster, OWN_PORT, STATE};
+use fleetgate_tests::containers::Container;
 use fleetgate_tests::needs_root;
+use serde_json::json;
 
 /// `check` runs the program; `told CODE LINE WORDS...` holds it to its code and to what its first line begins with.
 pub const TOOLS: &str = concat!(
@@ -470,4 +472,100 @@ argv = ["echo"]' 2> said; then exit 1; fi
         grep -q 'the command bad: the program "echo" has to be an absolute path' said
         told 0 up -H gate -c up"#
     ));
+}
+
+/// How often something was tried, by the lines of the audit log: of its logins and of its refusals, by the login's name. What
+/// stands before a line that comes behind them all is there.
+const TRIES: &str = r#"
+marks=0
+settled() {
+    marks=$((marks + 1))
+    told 0 OK -H gate -c load -a mark $marks
+    for _ in $(seq 200); do
+        "$F" audit --state cluster --json > all
+        if grep '"session_started"' all | grep -qF "load mark|load=$marks;;"; then return; fi
+        sleep 0.1
+    done
+    cat all >&2; exit 1
+}
+lines() { grep -F "\"login\":\"$2\"" all | grep -cE "\"event\":\"($1)\"" || true; }
+tries() { settled; is "$(lines login_accepted "$1") $(lines 'denied|session_refused' "$1")" "$2"; }
+once() { is "$(grep -cF "$1" said)" 1; }
+"#;
+
+#[test]
+fn what_no_other_try_would_change_is_tried_once() {
+    needs_root!("containers");
+    let cluster = cluster();
+    let node = cluster.running("node").expect("it runs");
+    let labelled =
+        |app: &str| Container::beside_with(node, |config| config["annotations"] = json!({ "app": app }));
+    let (web, db) = (labelled("web"), labelled("db"));
+    cluster.script(&format!(
+        r#"{TOOLS}{TRIES}W={web} D={db}
+        kinds='kinds = []
+commands = ["state", "load", "few"]'
+        role '"ada", "ada+*"' "$kinds
+containers = [\"app=web\"]"
+        begin
+        again check -H gate+$W -c state -a 0
+        # Its labels are others, or there is no such container. Cold, then on the connection that is kept.
+        for tried in '1 1' '1 2'; do
+            told 3 "UNKNOWN - gate+$D state: " -H gate+$D -c state -a 0
+            once "$D has none of that"
+            tries ada+$D "$tried"
+            told 3 'UNKNOWN - gate+fg-none state: no container "fg-none" runs here' -H gate+fg-none -c state -a 0
+            tries ada+fg-none "$tried"
+        done
+        # By every program, with the reason once: a session, a subsystem, and the checks of a file.
+        if "$F" ssh --home home ada+$D@gate state 0 > said 2>&1; then exit 1; fi
+        once 'has none of that'; tries ada+$D '1 3'
+        if "$F" check list --home home gate+$D > said 2>&1; then exit 1; fi
+        once 'has none of that'; tries ada+$D '1 4'
+        cat > checks.toml <<END
+[service.there]
+on = ["gate"]
+check = "state"
+arguments = ["0"]
+container = "$D"
+END
+        FLEETGATE_HOME=home "$F" check serve --file checks.toml --once --json > said 2>&1 || true
+        once 'has none of that'; tries ada+$D '1 5'
+        # Where no role looks at labels, the launch finds out.
+        role '"ada", "ada+*"' "$kinds"
+        again check -H gate+$D -c state -a 0
+        for tried in '1 1' '1 2'; do
+            told 3 'UNKNOWN - gate+fg-gone state: no container "fg-gone" runs here' -H gate+fg-gone -c state -a 0
+            tries ada+fg-gone "$tried"
+        done
+        # What another connection may change is asked for on another one, once.
+        told 3 'UNKNOWN - gate nothing: ' -H gate -c nothing
+        settled; before=$(lines login_accepted ada); refused=$(lines denied ada)
+        told 3 'UNKNOWN - gate nothing: ' -H gate -c nothing
+        tries ada "$((before + 1)) $((refused + 2))"
+        if "$F" ssh --home home ada@gate nothing > said 2>&1; then exit 1; fi
+        once nothing; tries ada "$((before + 2)) $((refused + 4))"
+        # Who was given which list of which node is told.
+        "$F" check list --home home gate > /dev/null
+        "$F" ls --home home --login ada --containers gate > /dev/null
+        settled; grep '"event":"listed"' all | grep '"login":"ada"' | grep '"user":"ada"' | grep '"node":"gate"' > lists
+        is "$(grep -o '"list":"[a-z]*"' lists | sort | xargs)" 'list:commands list:containers'
+        # No lock is taken that another name of the container would get around.
+        if "$F" lock add --state cluster --login ada+$W --reason x > said 2>&1; then exit 1; fi
+        once 'lock the account (--login ada)'
+        "$F" lock add --state cluster --account DOMAIN+bob --reason x | grep -F 'login DOMAIN+bob'"#,
+        web = web.name,
+        db = db.name,
+    ));
+    let runtime = |word: &str| db.runtime(&[word, &db.name]).status().expect("runc runs");
+    if runtime("pause").success() {
+        cluster.script(&format!(
+            r#"{TOOLS}{TRIES}marks=100 D={db}
+            settled; logins=$(lines login_accepted ada+$D) refusals=$(lines session_refused ada+$D)
+            told 3 "UNKNOWN - gate+$D state: container $D: it is paused" -H gate+$D -c state -a 0
+            settled; is "$(lines login_accepted ada+$D) $(lines session_refused ada+$D)" "$logins $((refusals + 1))""#,
+            db = db.name,
+        ));
+        assert!(runtime("resume").success());
+    }
 }

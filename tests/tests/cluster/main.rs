@@ -3,6 +3,7 @@
 
 mod backups;
 mod checks;
+mod container_words;
 mod containers;
 mod draining;
 mod icinga;

@@ -245,11 +245,11 @@ const AT_A_TIME: usize = 8;
 /// What a join may say: each names the container's end.
 const REFUSALS: [&str; 6] = [
     "container NAME: it has ended; start it, then try again",
-    "no container \"NAME\" runs here",
-    "container NAME: the session was refused: the container: it has ended: No such process (ESRCH)",
-    "container NAME: the session was refused: the container: it has ended: No such file or directory (ENOENT)",
-    "container NAME: the session was refused: the container: it has ended: No such device (ENODEV)",
-    "container NAME: the session was refused: the container: it has ended: Cannot allocate memory (ENOMEM)",
+    "no container \"NAME\" runs here, nor any other by what --root /run/runc has: without it the usual places are searched",
+    "container NAME: the container: it has ended: No such process (ESRCH)",
+    "container NAME: the container: it has ended: No such file or directory (ENOENT)",
+    "container NAME: the container: it has ended: No such device (ENODEV)",
+    "container NAME: the container: it has ended: Cannot allocate memory (ENOMEM)",
 ];
 
 /// Enters a container [`JOINS`] times while it ends, which it does when `moment` joins have begun; what came of them. Every

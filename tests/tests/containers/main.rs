@@ -4,6 +4,8 @@
 
 mod attack;
 mod by_ssh;
+mod cri;
+mod engines;
 mod entering;
 mod hostile;
 mod profile;

@@ -19,7 +19,7 @@ const SLEEPS: [&str; 2] = ["/bin/sleep", "601"];
 const NAMESPACES: [&str; 7] = ["cgroup", "ipc", "mnt", "net", "pid", "user", "uts"];
 
 /// What a command said; it must succeed.
-fn said(out: &Output) -> String {
+pub fn said(out: &Output) -> String {
     assert!(out.status.success(), "{out:?}");
     String::from_utf8_lossy(&out.stdout).into_owned()
 }
@@ -29,13 +29,13 @@ fn owner_of(path: &Path) -> u32 {
 }
 
 /// A command that is at work until this value goes, and its output.
-struct Running {
+pub struct Running {
     child: Child,
     log: PathBuf,
 }
 
 impl Running {
-    fn start(mut command: Command, log: PathBuf) -> Running {
+    pub fn start(mut command: Command, log: PathBuf) -> Running {
         let file = std::fs::File::create(&log).expect("a log");
         command.stdout(file.try_clone().expect("dup")).stderr(file);
         let child = command.spawn().expect("it runs");
@@ -69,10 +69,10 @@ impl Drop for Running {
 }
 
 /// The cgroups of a test's, named after its folder: what a failure leaves of them goes with this value.
-struct Cgroups(String);
+pub struct Cgroups(pub String);
 
 impl Cgroups {
-    fn of(folder: &Folder) -> Cgroups {
+    pub fn of(folder: &Folder) -> Cgroups {
         Cgroups(folder.file_name().expect("a name").display().to_string())
     }
 
@@ -280,7 +280,7 @@ fn namespaces(process: &Path) -> String {
 }
 
 /// The line of a shell that prints its own.
-fn own_namespaces() -> String {
+pub fn own_namespaces() -> String {
     NAMESPACES
         .map(|kind| format!("readlink /proc/self/ns/{kind};"))
         .concat()

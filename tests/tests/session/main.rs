@@ -6,6 +6,7 @@ mod calls;
 mod check_home;
 mod local_sockets;
 mod networking;
+mod networking_limits;
 mod orders;
 mod programs;
 mod records;

@@ -214,6 +214,11 @@ impl Bench {
         if self.quick { 1 } else { n }
     }
 
+    /// Whether less is measured than for figures that are kept.
+    pub fn is_quick(&self) -> bool {
+        self.quick
+    }
+
     /// Whether only the rivals are measured; no promise is settled then.
     pub fn without_ours(&self) -> bool {
         self.without_ours

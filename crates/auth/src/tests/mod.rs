@@ -1,5 +1,7 @@
 //! The service as a whole: by its unix socket and by TLS, with a clock that is turned by hand.
 
+mod audit_events;
+mod audit_file;
 mod backup;
 mod bounds;
 mod clocks;

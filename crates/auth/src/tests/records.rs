@@ -1,13 +1,14 @@
-//! The audit log: what nodes hand in is verified, kept once, and there after a restart; what is asked for is found.
+//! Audit lines that nodes and proxies hand in: verified, kept once, there after a restart, and each in its own name.
 
+use super::audit_events::read_events;
 use super::place::{Holder, Place, run};
-use crate::audit::{self, Batch, Event, Line, Log, Mark, Query, Settings, event};
-use crate::clock::{Clock, SetClock};
+use crate::audit::{self, Event, event};
+use crate::clock::Clock;
 use fleetgate_proto::{signed, v1};
-use std::sync::Arc;
 use tonic::Code;
 
-fn batch(holder: &Holder, name: &str, log: &str, offset: u64, lines: &str) -> v1::AuditFrom {
+/// Lines of a log from this offset on, signed by their source.
+pub(super) fn batch(holder: &Holder, name: &str, log: &str, offset: u64, lines: &str) -> v1::AuditFrom {
     let mut batch = v1::AuditBatch {
         log: log.to_string(),
         offset,
@@ -156,371 +157,19 @@ fn records_by_another_hand_are_refused() {
     });
 }
 
-#[test]
-fn events_are_found_by_what_they_are_about_and_followed() {
-    run(async {
-        let place = Place::new().await;
-        for user in ["ada", "bob"] {
-            place.user(user, &["access"]).await;
-        }
-        place.posted().await;
-        let ask = async |request: v1::EventsRequest| {
-            let mut stream = place.admin().await.events(request).await.unwrap().into_inner();
-            let mut found = Vec::new();
-            while let Some(event) = stream.message().await.unwrap() {
-                let line: serde_json::Value = serde_json::from_str(&event.line).unwrap();
-                found.push(format!("{} {}", line["event"], line["user"]).replace('"', ""));
-            }
-            found
-        };
-        let plain = v1::EventsRequest::default;
-        let ada = ask(v1::EventsRequest {
-            user: "ada".into(),
-            ..plain()
-        })
-        .await;
-        assert_eq!(ada, ["user_added ada", "invite_accepted ada"]);
-        let last = ask(v1::EventsRequest { limit: 1, ..plain() }).await;
-        assert_eq!(last, ["invite_accepted bob"]);
-        let both = v1::EventsRequest {
-            user: "bob".into(),
-            event: "user_added".into(),
-            ..plain()
-        };
-        assert_eq!(ask(both).await, ["user_added bob"]);
-        let now = place.now();
-        assert_eq!(
-            ask(v1::EventsRequest {
-                from: now + 1,
-                ..plain()
-            })
-            .await,
-            [""; 0]
-        );
-        assert_eq!(
-            ask(v1::EventsRequest {
-                until: now - 60,
-                ..plain()
-            })
-            .await,
-            [""; 0]
-        );
-        assert_eq!(
-            ask(v1::EventsRequest {
-                user: "' OR 1=1 --".into(),
-                ..plain()
-            })
-            .await,
-            [""; 0]
-        );
-        let request = v1::EventsRequest {
-            event: "lock_added".into(),
-            follow: true,
-            ..plain()
-        };
-        let mut stream = place.admin().await.events(request).await.unwrap().into_inner();
-        let lock = v1::AddLockRequest {
-            target: Some(v1::LockTarget {
-                kind: "user".into(),
-                name: "bob".into(),
-            }),
-            ..v1::AddLockRequest::default()
-        };
-        place.admin().await.add_lock(lock).await.unwrap();
-        assert!(stream.message().await.unwrap().unwrap().line.contains("bob"));
-    });
-}
-
-#[test]
-fn events_of_a_login_have_its_user() {
-    run(async {
-        let place = Place::new().await;
-        let edge = place.machine("proxy", "edge").await;
-        let (web1, web2) = (
-            place.machine("node", "web1").await,
-            place.machine("node", "web2").await,
-        );
-        let mut proxy = place.proxy(&edge).await;
-        let (first, later) = ("a".repeat(32), "b".repeat(32));
-        let lines = [
-            // Ada's connection, in two batches.
-            r#"{"event":"login_accepted","connection":1,"login":"root","user":"ada"}"#.to_owned(),
-            format!(
-                r#"{{"event":"session_started","connection":1,"login":"root","session":"{first}","user":"ada"}}"#
-            ),
-            r#"{"event":"denied","connection":1,"login":"root","what":"one"}"#.to_owned(),
-            String::new(),
-            r#"{"event":"denied","connection":1,"login":"root","what":"two"}"#.to_owned(),
-            // The node begins anew, and so do its numbers: by a key of its own somebody comes in, and then bob.
-            r#"{"event":"login_refused","connection":1,"login":"root"}"#.to_owned(),
-            r#"{"event":"connection_ended","connection":1}"#.to_owned(),
-            r#"{"event":"login_accepted","connection":1,"login":"root"}"#.to_owned(),
-            r#"{"event":"denied","connection":1,"login":"root","what":"three"}"#.to_owned(),
-            String::new(),
-            r#"{"event":"login_accepted","connection":1,"login":"root","user":"bob \"b\""}"#.to_owned(),
-            format!(
-                r#"{{"event":"session_started","connection":1,"login":"root","session":"{later}","user":"bob \"b\""}}"#
-            ),
-            String::new(),
-            r#"{"event":"denied","connection":1,"login":"root","what":"four"}"#.to_owned(),
-            format!(r#"{{"event":"session_ended","connection":1,"login":"root","session":"{first}"}}"#),
-            format!(r#"{{"event":"session_ended","connection":1,"login":"root","session":"{later}"}}"#),
-        ];
-        let mut offset = 0;
-        for part in lines.split(String::is_empty) {
-            let text: String = part.iter().map(|line| format!("{line}\n")).collect();
-            proxy
-                .audit(batch(&web1, "web1", "a", offset, &text))
-                .await
-                .unwrap();
-            offset += text.len() as u64;
-        }
-        // Another node's connection of that number, and its word about another's session.
-        let other = format!(
-            "{}\n{}\n",
-            r#"{"event":"denied","connection":1,"login":"root","what":"five"}"#,
-            format_args!(r#"{{"event":"session_ended","connection":1,"login":"root","session":"{first}"}}"#)
-        );
-        proxy.audit(batch(&web2, "web2", "a", 0, &other)).await.unwrap();
-        let of = async |user: &str| {
-            let request = v1::EventsRequest {
-                user: user.into(),
-                events: ["denied", "session_ended", "login_refused", "connection_ended"]
-                    .map(Into::into)
-                    .to_vec(),
-                ..v1::EventsRequest::default()
-            };
-            let mut stream = place.admin().await.events(request).await.unwrap().into_inner();
-            let mut found = Vec::new();
-            while let Some(event) = stream.message().await.unwrap() {
-                let line: serde_json::Value = serde_json::from_str(&event.line).unwrap();
-                assert_eq!((&line["user"], &line["node"]), (&user.into(), &"web1".into()));
-                let what = line["what"]
-                    .as_str()
-                    .or(line["session"].as_str().map(|id| &id[..1]));
-                found.push(what.unwrap_or("?").to_owned());
-            }
-            found
-        };
-        assert_eq!(of("ada").await, ["one", "two", "a"]);
-        assert_eq!(of("bob \"b\"").await, ["four", "b"]);
-        assert_eq!(place.events("denied").await.len(), 5, "control");
-    });
-}
-
-#[test]
-fn events_come_in_order_of_their_own_time_by_session_and_connection() {
-    run(async {
-        let place = Place::new().await;
-        let edge = place.machine("proxy", "edge").await;
-        let web1 = place.machine("node", "web1").await;
-        let mut proxy = place.proxy(&edge).await;
-        let now = place.now() * 1000;
-        let line = |event: &str, session: char, connection: u64, ago: u64| {
-            let session: String = std::iter::repeat_n(session, 32).collect();
-            let time = crate::clock::rfc3339(now - ago * 1000);
-            format!(
-                "{{\"time\":\"{time}\",\"event\":\"{event}\",\"session\":\"{session}\",\"connection\":{connection},\"user\":\"ada\"}}\n"
-            )
-        };
-        // What waited at the node longest is handed in last; one has a clock that nobody believes.
-        let late = [
-            line("session_started", 'a', 1, 50),
-            line("session_started", 'b', 2, 400),
-            line("session_ended", 'b', 2, 300),
-            line("session_started", 'c', 2, 100),
-            "{\"time\":\"1999-01-01T00:00:00.000Z\",\"event\":\"file\",\"connection\":9}\n".to_owned(),
-        ]
-        .concat();
-        proxy.audit(batch(&web1, "web1", "a", 0, &late)).await.unwrap();
-        let plain = v1::EventsRequest::default;
-        let ask = async |request: v1::EventsRequest| {
-            let mut stream = place.admin().await.events(request).await.unwrap().into_inner();
-            let mut found = String::new();
-            while let Some(event) = stream.message().await.unwrap() {
-                let line: serde_json::Value = serde_json::from_str(&event.line).unwrap();
-                let session = line["session"].as_str().unwrap_or("-");
-                found += &format!(
-                    "{}{} ",
-                    &session[..1],
-                    &line["event"].as_str().unwrap()[..9.min(line["event"].as_str().unwrap().len())]
-                );
-            }
-            found.trim_end().to_owned()
-        };
-        let node = || v1::EventsRequest {
-            node: "web1".into(),
-            from: 1,
-            ..plain()
-        };
-        let of_node = ask(v1::EventsRequest {
-            events: ["session_started", "session_ended", "file"]
-                .map(Into::into)
-                .to_vec(),
-            ..node()
-        })
-        .await;
-        assert_eq!(of_node, "bsession_s bsession_e csession_s asession_s -file");
-        let last = ask(v1::EventsRequest {
-            limit: 2,
-            events: vec!["session_started".into()],
-            ..node()
-        })
-        .await;
-        assert_eq!(last, "csession_s asession_s");
-        let window = v1::EventsRequest {
-            until: place.now() - 200,
-            ..node()
-        };
-        assert_eq!(ask(window).await, "bsession_s bsession_e");
-        let session = v1::EventsRequest {
-            session: "BBBBBBBB".into(),
-            ..plain()
-        };
-        assert_eq!(ask(session).await, "bsession_s bsession_e");
-        let connection = v1::EventsRequest {
-            connection: 2,
-            ..plain()
-        };
-        assert_eq!(ask(connection).await, "bsession_s bsession_e csession_s");
-        let present = v1::EventsRequest {
-            present: true,
-            ..plain()
-        };
-        assert_eq!(
-            ask(present.clone()).await,
-            "csession_s asession_s",
-            "who is in now"
-        );
-        // Another machine's word ends no session of this one.
-        let web2 = place.machine("node", "web2").await;
-        proxy
-            .audit(batch(&web2, "web2", "a", 0, &line("session_ended", 'a', 1, 0)))
-            .await
-            .unwrap();
-        assert_eq!(ask(present.clone()).await, "csession_s asession_s");
-        let end = line("session_ended", 'a', 1, 0);
-        proxy.audit(batch(&web1, "web1", "b", 0, &end)).await.unwrap();
-        assert_eq!(ask(present).await, "csession_s");
-        for request in [
-            v1::EventsRequest {
-                session: "'; --".into(),
-                ..plain()
-            },
-            v1::EventsRequest {
-                session: "a".repeat(33),
-                ..plain()
-            },
-            v1::EventsRequest {
-                events: vec!["x".into(); 33],
-                ..plain()
-            },
-        ] {
-            let refused = place.admin().await.events(request).await.unwrap_err();
-            assert_eq!(refused.code(), Code::InvalidArgument, "{refused}");
-        }
-    });
-}
-
-#[test]
-fn a_log_that_is_too_large_is_cut_at_its_oldest_end_and_says_so() {
-    run(async {
-        let directory = std::env::temp_dir().join(format!("fleetgate-audit-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&directory);
-        std::fs::create_dir_all(&directory).unwrap();
-        let settings = Settings {
-            size: 1 << 20,
-            clock: Arc::new(SetClock::at(1_000)),
-        };
-        let log = Log::open(&directory.join("audit.db"), settings).unwrap();
-        for i in 0..100u32 {
-            let line = |j: u32| Line {
-                end: 0,
-                origin: Some(format!("{i} {j}")),
-                time: 1,
-                event: "filler".into(),
-                of: None,
-                user: None,
-                node: None,
-                text: format!(
-                    "{{\"event\":\"filler\",\"i\":{},\"text\":\"{}\"}}",
-                    i * 100 + j,
-                    "x".repeat(300)
-                ),
-            };
-            let batch = Batch {
-                source: "auth".into(),
-                log: String::new(),
-                offset: 0,
-                lines: (0..100).map(line).collect(),
-            };
-            log.write(batch).await.unwrap();
-        }
-        let size = std::fs::metadata(directory.join("audit.db")).unwrap().len();
-        assert!(size < 2 << 20, "{size}");
-        let cut = log
-            .page(
-                &Query {
-                    events: vec!["audit_cut".into()],
-                    ..Query::default()
-                },
-                Mark::Arrival(0),
-            )
-            .await
-            .unwrap();
-        assert!(!cut.is_empty(), "it says so");
-        let last = log
-            .begin(&Query {
-                limit: 1,
-                events: vec!["filler".into()],
-                ..Query::default()
-            })
-            .await
-            .unwrap();
-        let last = log
-            .page(
-                &Query {
-                    events: vec!["filler".into()],
-                    ..Query::default()
-                },
-                last,
-            )
-            .await
-            .unwrap();
-        assert!(last[0].line.contains("\"i\":9999"), "the newest are there");
-        drop(log);
-        std::fs::remove_dir_all(&directory).unwrap();
-    });
-}
-
-#[test]
-fn another_programs_file_is_not_taken_for_the_log() {
-    let directory = std::env::temp_dir().join(format!("fleetgate-audit-bad-{}", std::process::id()));
-    let _ = std::fs::remove_dir_all(&directory);
-    std::fs::create_dir_all(&directory).unwrap();
-    let settings = || Settings {
-        size: 1 << 20,
-        clock: Arc::new(SetClock::at(1_000)),
+/// The sessions that are there now, by their ids.
+async fn present(place: &Place) -> Vec<String> {
+    let request = v1::EventsRequest {
+        present: true,
+        ..v1::EventsRequest::default()
     };
-    let path = directory.join("audit.db");
-    std::fs::write(
-        &path,
-        "no database at all, and long enough to look like one".repeat(100),
-    )
-    .unwrap();
-    assert!(Log::open(&path, settings()).is_err());
-    std::fs::remove_file(&path).unwrap();
-    let other = rusqlite::Connection::open(&path).unwrap();
-    other.execute_batch("CREATE TABLE theirs (x)").unwrap();
-    drop(other);
-    let said = Log::open(&path, settings()).map(drop).unwrap_err().to_string();
-    assert!(said.contains("another program's"), "{said}");
-    std::os::unix::fs::symlink("/dev/null", directory.join("link.db")).unwrap();
-    assert!(
-        Log::open(&directory.join("link.db"), settings()).is_err(),
-        "no link is followed"
-    );
-    std::fs::remove_dir_all(&directory).unwrap();
+    let found = read_events(place, request).await;
+    let mut ids: Vec<String> = found
+        .iter()
+        .map(|line| line["session"].as_str().unwrap().to_owned())
+        .collect();
+    ids.sort();
+    ids
 }
 
 /// What was taken over knows the ids of sessions, and says what it likes.
@@ -541,19 +190,6 @@ fn a_proxy_speaks_for_plain_sshds_and_for_no_node() {
         let line = |event: &str, session: &str, rest: &str| {
             format!("{{\"event\":\"{event}\",\"session\":\"{session}\",\"login\":\"root\",{rest}}}\n")
         };
-        let present = async || {
-            let request = v1::EventsRequest {
-                present: true,
-                ..v1::EventsRequest::default()
-            };
-            let mut stream = place.admin().await.events(request).await.unwrap().into_inner();
-            let mut found = String::new();
-            while let Some(event) = stream.message().await.unwrap() {
-                let line: serde_json::Value = serde_json::from_str(&event.line).unwrap();
-                found += line["session"].as_str().unwrap();
-            }
-            found
-        };
         let of_web1 = line(
             "session_started",
             "a",
@@ -567,7 +203,7 @@ fn a_proxy_speaks_for_plain_sshds_and_for_no_node() {
         );
         let of_db1 = line("session_started", "b", "\"node\":\"db1\",\"user\":\"bob\"");
         proxy.audit(batch(&edge, "edge", "a", 0, &of_db1)).await.unwrap();
-        assert_eq!(present().await, "ab");
+        assert_eq!(present(&place).await, ["a", "b"]);
         // In the node's name, and in another proxy's.
         let forged = [
             line(
@@ -588,7 +224,7 @@ fn a_proxy_speaks_for_plain_sshds_and_for_no_node() {
             .audit(batch(&west, "west", "a", 0, &forged.concat()))
             .await
             .unwrap();
-        assert_eq!(present().await, "ab", "no other machine's word");
+        assert_eq!(present(&place).await, ["a", "b"], "no other machine's word");
         let ended = place.events("session_ended").await;
         let names = |event: &serde_json::Value| {
             ["node", "claimed_node", "proxy"].map(|field| event[field].as_str().unwrap_or("-").to_owned())
@@ -621,7 +257,7 @@ fn a_proxy_speaks_for_plain_sshds_and_for_no_node() {
             .unwrap();
         let end = line("session_ended", "b", "\"node\":\"db1\"");
         proxy.audit(batch(&edge, "edge", "b", 0, &end)).await.unwrap();
-        assert_eq!(present().await, "a");
+        assert_eq!(present(&place).await, ["a"]);
         assert_eq!(
             names(&place.events("session_ended").await[2]),
             ["-", "db1", "edge"]
@@ -651,20 +287,6 @@ fn a_session_that_its_node_does_not_know_any_more_is_over() {
             0,
             "\"event\":\"session_started\",\"session\":\"dd\",\"node\":\"db1\",\"proxy\":\"edge\"",
         );
-        let present = async || {
-            let request = v1::EventsRequest {
-                present: true,
-                ..v1::EventsRequest::default()
-            };
-            let mut stream = place.admin().await.events(request).await.unwrap().into_inner();
-            let mut found = Vec::new();
-            while let Some(event) = stream.message().await.unwrap() {
-                let line: serde_json::Value = serde_json::from_str(&event.line).unwrap();
-                found.push(line["session"].as_str().unwrap().to_owned());
-            }
-            found.sort();
-            found
-        };
         // The log of a node, one batch after the other.
         let mut offset = 0;
         let mut tell = async |lines: String| {
@@ -680,17 +302,17 @@ fn a_session_that_its_node_does_not_know_any_more_is_over() {
             .await
             .unwrap();
         let all = ["aa", "bb", "cc", "dd"];
-        assert_eq!(present().await, all);
+        assert_eq!(present(&place).await, all);
         // A state that is refused, and a node that is older or has too many to tell, say nothing of sessions.
         tell(line(9_000, "\"event\":\"cluster_state\",\"done\":false")).await;
-        assert_eq!(present().await, all);
+        assert_eq!(present(&place).await, all);
         // It has one of three: the third began so short a time before that it may not be among those that were told.
         tell(line(
             9_000,
             "\"event\":\"cluster_state\",\"done\":true,\"sessions\":[\"bb\"]",
         ))
         .await;
-        assert_eq!(present().await, ["bb", "cc", "dd"]);
+        assert_eq!(present(&place).await, ["bb", "cc", "dd"]);
         // No machine but auth's tells of a restore.
         tell(line(9_000, "\"event\":\"restored\"")).await;
         let of_edge = line(9_000, "\"event\":\"restored\"");
@@ -700,7 +322,7 @@ fn a_session_that_its_node_does_not_know_any_more_is_over() {
             .audit(batch(&edge, "edge", "2", 0, &of_edge))
             .await
             .unwrap();
-        assert_eq!(present().await, ["bb", "cc", "dd"]);
+        assert_eq!(present(&place).await, ["bb", "cc", "dd"]);
         // Nobody knows of a plain sshd's, and a restore forgets what it was told meanwhile.
         place
             .service()
@@ -708,75 +330,9 @@ fn a_session_that_its_node_does_not_know_any_more_is_over() {
             .tell(Event::new(event::RESTORED, now + 9_000))
             .await
             .unwrap();
-        assert_eq!(present().await, ["bb", "cc"]);
+        assert_eq!(present(&place).await, ["bb", "cc"]);
         // The machine was off.
         tell(line(30_000, "\"event\":\"node_started\",\"sessions\":[]")).await;
-        assert_eq!(present().await, [""; 0]);
-    });
-}
-
-/// All events behind a mark: their lines, each with its mark.
-async fn behind(place: &Place, after: &str) -> Vec<(String, String)> {
-    let request = v1::EventsRequest {
-        after: after.to_owned(),
-        ..v1::EventsRequest::default()
-    };
-    let mut stream = place.admin().await.events(request).await.unwrap().into_inner();
-    let mut all = Vec::new();
-    while let Some(event) = stream.message().await.unwrap() {
-        all.push((event.line, event.mark));
-    }
-    all
-}
-
-#[test]
-fn reading_goes_on_behind_a_mark_over_a_restart_with_nothing_lost_or_twice() {
-    run(async {
-        let mut place = Place::new().await;
-        place.user("ada", &["access"]).await;
-        place.posted().await;
-        let before = behind(&place, "").await;
-        assert!(before.len() > 2, "{before:?}");
-        // Whoever follows has come to the order of arrival.
-        let follow = v1::EventsRequest {
-            follow: true,
-            ..v1::EventsRequest::default()
-        };
-        let mut stream = place.admin().await.events(follow).await.unwrap().into_inner();
-        for (line, _) in &before {
-            assert_eq!(stream.message().await.unwrap().unwrap().line, *line);
-        }
-        place.machine("node", "web1").await;
-        let joined = loop {
-            let event = stream.message().await.unwrap().unwrap();
-            if event.line.contains("\"joined\"") {
-                break event;
-            }
-        };
-        let (directory, clock) = place.stop().await;
-        place = Place::on(directory, clock).await;
-        let all = behind(&place, "").await;
-        for (at, (_, mark)) in before.iter().enumerate() {
-            let rest = behind(&place, mark).await;
-            let lines =
-                |all: &[(String, String)]| all.iter().map(|(line, _)| line.clone()).collect::<Vec<_>>();
-            assert_eq!(
-                lines(&rest),
-                lines(&before[at + 1..]),
-                "as many as there were: {mark}"
-            );
-        }
-        let rest = behind(&place, &joined.mark).await;
-        let at = all
-            .iter()
-            .position(|(line, _)| *line == joined.line)
-            .expect("it is there");
-        assert_eq!(rest.len(), all.len() - at - 1);
-        let request = v1::EventsRequest {
-            after: "x".to_owned(),
-            ..v1::EventsRequest::default()
-        };
-        let status = place.admin().await.events(request).await.map(drop).unwrap_err();
-        assert_eq!(status.code(), Code::InvalidArgument, "{status}");
+        assert_eq!(present(&place).await, [""; 0]);
     });
 }

@@ -190,6 +190,13 @@ fn locks_hold_for_their_time_and_on_what_there_is() {
                 "cannot be locked",
             ),
             (
+                lock("login", "deploy+web"),
+                Code::InvalidArgument,
+                "lock the account (--login deploy), which holds for all of its containers, or take web from the roles",
+            ),
+            (lock("login", "deploy+*"), Code::InvalidArgument, "is a pattern"),
+            (lock("account", "deploy+*"), Code::InvalidArgument, "is a pattern"),
+            (
                 v1::AddLockRequest::default(),
                 Code::InvalidArgument,
                 "cannot be locked",
@@ -216,6 +223,13 @@ fn locks_hold_for_their_time_and_on_what_there_is() {
             assert_eq!(status.code(), code, "{status}");
             assert!(status.message().contains(words), "{words}: {status}");
         }
+        // Where accounts' own names have a `+`.
+        let own_name = place.admin().await.add_lock(lock("account", "DOMAIN+bob")).await;
+        let own_name = own_name.unwrap().into_inner();
+        let target = own_name.target.unwrap();
+        assert_eq!((&*target.kind, &*target.name), ("login", "DOMAIN+bob"));
+        let id = v1::LockId { id: own_name.id };
+        place.admin().await.remove_lock(id).await.unwrap();
         let hour = v1::AddLockRequest {
             lifetime: 3600,
             ..lock("user", "ada")

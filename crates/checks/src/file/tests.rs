@@ -110,6 +110,31 @@ fn a_bad_file_is_refused_with_the_line_and_the_remedy() {
         (service("login = \"a b\""), 4, "the account has a name"),
         (service("login = \"+web\""), 4, "the account is missing"),
         (service("container = \"a b\""), 4, "the container has a name"),
+        (
+            service("container = [\"x\"]"),
+            4,
+            "`service.x.container` is a text in quotes, not a list: write container = \"web\"",
+        ),
+        (
+            "[service.x]\non = \"web1\"\ncheck = \"x\"".into(),
+            2,
+            "`service.x.on` is a list, not the text \"web1\": write on = [\"env=prod\", \"db*\"]",
+        ),
+        (
+            service("timeout = 30s"),
+            4,
+            "`service.x.timeout`: 30s is no value: a text stands in quotes, as \"30s\"",
+        ),
+        (
+            service("secrets = []"),
+            4,
+            "`service.x.secrets` is a table, not a list: write secrets = { DB",
+        ),
+        (
+            "service = 3".into(),
+            1,
+            "`service` is a table, not the number 3: write [service.NAME]",
+        ),
         (service("container = \"\""), 4, "the container has a name"),
         (
             format!("\n{}", service("container = \"a\"\nlogin = \"ann+b\"")),
@@ -124,7 +149,11 @@ fn a_bad_file_is_refused_with_the_line_and_the_remedy() {
         (service("failure_threshold = -1"), 4, "from 1 to 1000"),
         (service("failure_threshold = 1001"), 4, "from 1 to 1000"),
         (service("failure_threshold = 1.5"), 4, "from 1 to 1000"),
-        (service("failure_threshold = \"3\""), 4, "from 1 to 1000"),
+        (
+            service("failure_threshold = \"3\""),
+            4,
+            "failure_threshold is a number of results in a row, from 1 to 1000: write failure_threshold = 3",
+        ),
         (
             service("success_threshold = 0"),
             4,
@@ -162,7 +191,11 @@ fn a_bad_file_is_refused_with_the_line_and_the_remedy() {
             3,
             "the check has a name",
         ),
-        ("[service.x]\non = [\"*\"]".into(), 1, "missing field `check`"),
+        (
+            "[service.x]\non = [\"*\"]".into(),
+            1,
+            "missing field `check` in [service.x]: write check = \"load\"",
+        ),
         (
             "[service.\"x;y\"]\non = [\"*\"]\ncheck = \"x\"".into(),
             1,

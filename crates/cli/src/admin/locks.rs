@@ -7,7 +7,7 @@ use fleetgate_proto::v1::{AddLockRequest, Empty, Lock, LockId, LockTarget};
 use serde_json::{Value, json};
 
 /// What can be locked; flags of these names say which.
-const KINDS: [&str; 6] = ["user", "node", "login", "role", "device", "proxy"];
+const KINDS: [&str; 7] = ["user", "node", "login", "account", "role", "device", "proxy"];
 
 /// `lock add`
 pub fn add(given: &Arguments) -> Outcome {
@@ -17,7 +17,9 @@ pub fn add(given: &Arguments) -> Outcome {
     match (named.next(), named.next()) {
         (Some((kind, name)), None) => lock(given, kind, name.to_owned()),
         (None, _) => Err(given
-            .wrong("give one of `--user`, `--node`, `--login`, `--role`, `--device` and `--proxy`: it names what is locked")
+            .wrong(
+                "give one of `--user`, `--node`, `--login`, `--account`, `--role`, `--device` and `--proxy`: it names what is locked",
+            )
             .into()),
         (Some((one, _)), Some((other, _))) => Err(given
             .wrong(format!("`--{one}` and `--{other}` together: a lock is on one of them"))

@@ -63,7 +63,7 @@ pub fn list(given: &Arguments) -> Outcome {
         address: given.value("address"),
         home: given.value("home"),
     };
-    plugin::list(&place, Listing::Commands, given.has("json"))
+    plugin::list(&place, Listing::Commands, given.has("json"), "")
         .map_err(|why| given.wrong(why.to_string()).into())
 }
 

@@ -183,7 +183,8 @@ pub const TABLE: &[Command] = &[
     .flags(&[
         Flag::new("user", Value::Name("USER"), "This user."),
         Flag::new("node", Value::Name("NODE"), "This node."),
-        Flag::new("login", Value::AccountName, "This account, on every node."),
+        Flag::new("login", Value::AccountName, "This account, on every node, and in all containers that it enters."),
+        Flag::new("account", Value::AccountName, "The same, where the account's own name has a `+` and leads into no container."),
         Flag::new("role", Value::Name("ROLE"), "Everybody who has this role."),
         Flag::new("device", Value::Name("DEVICE"), "This device."),
         Flag::new("proxy", Value::Name("PROXY"), "This proxy: auth answers it nothing, and nodes take no session from it."),

@@ -33,7 +33,8 @@ pub const TABLE: &[Command] = &[
          containers usually have.\n\n\
          The program that enters comes from memory that nobody can alter, and takes no power into the container; \
          docs/containers.md says how. There is a terminal where standard input and output are one. Takes root. The exit \
-         code is the command's own, or 125 where it was not run. Flags stand before NAME.\n\n\
+         code is the command's own, or 125 where fleetgate did not run it, mistakes in this command line among the reasons. \
+         Flags stand before NAME. `-it`, as docker has it, may be written.\n\n\
          `fleetgate-exec` is the same in a small program that starts sooner, for scripts and probes.",
         container::exec,
     )
@@ -46,6 +47,10 @@ pub const TABLE: &[Command] = &[
         .letter('u'),
         Flag::new("workdir", Value::Text("DIR"), "The working directory inside.").letter('w'),
         Flag::new("env", Value::Text("NAME=VALUE"), "A variable more.").letter('e').repeated(),
+        Flag::new("interactive", Value::None, "Standard input is passed on: it always is.").letter('i').repeated(),
+        Flag::new("tty", Value::None, "A terminal or nothing: refuses where standard input and output are none.")
+            .letter('t')
+            .repeated(),
         Flag::new("no-terminal", Value::None, "No terminal, although there is one.").letter('T'),
         Flag::new(
             "pid",

@@ -95,7 +95,13 @@ fn refused(command: &Command, args: &[OsString], wrong: &str) {
     assert_eq!(times(what, wrong), 1, "{args:?}: {wrong:?} in {what}");
     assert!(!what.contains(text::is_unseen), "{args:?}: {what:?}");
     // It is refused, so it runs nothing.
-    assert_eq!(crate::fleetgate(args.to_vec()), exit::USAGE, "{args:?}");
+    assert_eq!(crate::fleetgate(args.to_vec()), usage.code(), "{args:?}");
+    let gives_codes_away = command.words == ["container", "exec"];
+    assert_eq!(
+        usage.code(),
+        if gives_codes_away { 125 } else { exit::USAGE },
+        "{args:?}"
+    );
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use crate::flags::{Arguments, Outcome, UsageError};
 use crate::{images, relay};
-use fleetgate_container_exec::{NOT_RUN, Named, Request, Terminal, needs_root, options, run};
+use fleetgate_container_exec::{Named, Request, Terminal, exit_code, needs_root, options, run};
 use fleetgate_containers::Overrides;
 use fleetgate_policy::text;
 use fleetgate_seal::Source;
@@ -23,17 +23,25 @@ pub fn exec(given: &Arguments) -> Outcome {
                 Some("json") => tracing::error!("{e}"),
                 _ => eprintln!("fleetgate: {}", text::printable_lines(&e.to_string())),
             }
-            Ok(NOT_RUN)
+            Ok(exit_code(&*e))
         }
         done => done,
     }
 }
 
 fn enter(given: &Arguments) -> Outcome {
-    needs_root()?;
-    let on_terminal =
-        !given.has("no-terminal") && std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     let (container, command) = subject(given)?;
+    let has_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+    let on_terminal = has_terminal && !given.has("no-terminal");
+    if given.has("tty") && !on_terminal {
+        return Err(given
+            .wrong(match has_terminal {
+                true => "`-t` and `-T` contradict each other: leave one out",
+                false => "`-t`: standard input and output are not both a terminal: leave it out, and the command has them as they are",
+            })
+            .into());
+    }
+    needs_root()?;
     let request = Request {
         container,
         root: given.value("root").map(PathBuf::from),
@@ -55,19 +63,23 @@ fn enter(given: &Arguments) -> Outcome {
     run(request, terminal, helper)
 }
 
+/// Where a container's name is found.
+const WHICH: &str = "`fleetgate container ls` shows the containers; --pid takes a process";
+
 /// The container, and the words of the command: `--` between the two is for whoever is used to it.
 fn subject(given: &Arguments) -> Result<(Named, &[OsString]), Box<dyn Error>> {
     let words = given.operands.as_slice();
     let (container, command) = match (given.value("pid"), words) {
         (Some(pid), words) => (Named::Process(pid.parse()?), words),
+        (None, [name, ..]) if name.is_empty() => {
+            return Err(given.wrong(format!("NAME is empty: {WHICH}")).into());
+        }
         (None, [name, command @ ..]) => {
             let name = name.to_str().ok_or("a container's name is text")?;
             (Named::Name(name.to_owned()), command)
         }
         (None, []) => {
-            return Err(given
-                .wrong("which container? `fleetgate container ls` shows them; --pid takes a process")
-                .into());
+            return Err(given.wrong(format!("NAME is missing: {WHICH}")).into());
         }
     };
     let command = match command {
@@ -78,7 +90,7 @@ fn subject(given: &Arguments) -> Result<(Named, &[OsString]), Box<dyn Error>> {
         Some(program) if program.is_empty() => Err(given.wrong("the COMMAND has no name").into()),
         Some(program) if program.as_bytes().starts_with(b"-") => Err(given
             .wrong(format!(
-                "{}: flags stand before the container's NAME",
+                "{}: flags stand before the container's NAME, as `fleetgate container exec -u app NAME COMMAND`",
                 program.to_string_lossy()
             ))
             .into()),
@@ -95,7 +107,7 @@ fn variables(given: &Arguments, on_terminal: bool) -> Result<Vec<Variable>, Box<
         });
     }
     for pair in given.values("env") {
-        let wrong = || given.wrong(format!("--env {pair}: it is NAME=VALUE"));
+        let wrong = || given.wrong(format!("--env {pair}: it is NAME=VALUE, as --env LANG=C"));
         all.push(options::variable(pair).ok_or_else(wrong)?);
     }
     Ok(all)

@@ -12,6 +12,7 @@ use fleetgate_client::{files, login, time};
 use fleetgate_net::dial;
 use fleetgate_net::tls::{Believe, Credentials, Trust};
 use fleetgate_policy::cluster::State;
+use fleetgate_policy::toml_mistake::Mistake;
 use fleetgate_proto::v1::identity_client::IdentityClient;
 use fleetgate_proto::v1::{Authority, Empty, HelloReply, Signed};
 use fleetgate_proxy::config::Config as ProxyConfig;
@@ -81,7 +82,7 @@ fn services(path: &Path, node: &Path) -> Result<Vec<Role>, String> {
         Ok(_) => Ok(Vec::new()),
         // Said already.
         Err(_) if path == node => Ok(Vec::new()),
-        Err(e) => Err(format!("{}: {e}", path.display())),
+        Err(e) => Err(format!("{}: {}", path.display(), Mistake::new(&text, &e, &[]))),
     }
 }
 

@@ -168,8 +168,9 @@ impl<'a> Line<'a> {
                 return Ok(());
             }
             let Some(flag) = own.iter().find(|f| f.short == Some(letter)) else {
+                let hint = self.instead(&letter.to_string());
                 let letter = text::printable(&letter.to_string());
-                return Err(self.wrong(format!("there is no flag `-{letter}`")));
+                return Err(self.wrong(format!("there is no flag `-{letter}`{hint}")));
             };
             let behind = &letters[at + letter.len_utf8()..];
             let takes_a_value = flag.value != Value::None;
@@ -183,6 +184,20 @@ impl<'a> Line<'a> {
             }
         }
         Ok(())
+    }
+
+    /// What stands for a flag that people know from another program's command of the same name.
+    fn instead(&self, flag: &str) -> &'static str {
+        match (self.path.as_slice(), flag) {
+            (["container", "exec"], "d" | "detach") => {
+                "; a command that goes on by itself is `fleetgate container exec NAME COMMAND &`"
+            }
+            (["container", "exec"], "privileged") => {
+                "; `--user root` has what the container's configuration may give at most"
+            }
+            (["container", "exec"], "env-file") => "; each variable is an `--env NAME=VALUE`",
+            _ => "",
+        }
     }
 
     /// One flag, its value taken from behind `=` or from the next word.
@@ -199,7 +214,10 @@ impl<'a> Line<'a> {
         let Some(flag) = flag else {
             let known = own.iter().chain(GLOBAL).map(|f| f.long);
             let bare = name.trim_start_matches('-');
-            let hint = did_you_mean(bare, "--", known);
+            let hint = match self.instead(bare) {
+                "" => did_you_mean(bare, "--", known),
+                instead => instead.to_owned(),
+            };
             let name = text::printable(name);
             return Err(self.wrong(format!("there is no flag `{name}`{hint}")));
         };

@@ -192,9 +192,11 @@ async fn follow(socket: &MessageSocket, first: FromMaster, plan: &Plan) -> Resul
                 return Ok(SessionOutcome::Over(code));
             }
             FromMaster::Failed { why } => return Err(SshError::Connect(why.to_string_lossy().into_owned())),
-            FromMaster::Cold | FromMaster::Other | FromMaster::Lent { .. } | FromMaster::Status { .. } => {
-                return Ok(SessionOutcome::Cold);
-            }
+            FromMaster::Cold
+            | FromMaster::Refused
+            | FromMaster::Other
+            | FromMaster::Lent { .. }
+            | FromMaster::Status { .. } => return Ok(SessionOutcome::Cold),
         }
     }
 }

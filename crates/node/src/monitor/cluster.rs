@@ -7,6 +7,7 @@ use super::audit::{EndCommand, Event};
 use super::connections::{FRONTS_REPORT, Stage};
 use super::label_commands::Value;
 use super::open_login::OpenLogin;
+use super::refusal::SessionRefusal;
 use super::settings::worker_user;
 use super::timers::unix_seconds;
 use super::tools::Tools;
@@ -15,7 +16,7 @@ use super::wakes::{Key, Owner};
 use crate::config::cluster::{Change, Cluster, ClusterLogin, SignedState};
 use crate::config::trust::Trust;
 use fleetgate_policy::AccountName;
-use fleetgate_policy::cluster::{ContainerLabels, Identity, Refusal};
+use fleetgate_policy::cluster::{ContainerLabels, Identity, Reason, Refusal};
 use fleetgate_sys::process;
 use fleetgate_wire::common::SessionId;
 use fleetgate_wire::node::ConnectionNumber;
@@ -342,7 +343,7 @@ pub(crate) fn decide_request_again(
     tools: &Tools,
     trust: &Trust,
     container: ContainerLabels<'_>,
-) -> Result<(), String> {
+) -> Result<(), SessionRefusal> {
     let decided = decide_again(open_login, tools, trust, container);
     if decided.is_err() {
         // What was decided and not applied is decided and applied by the next request.
@@ -356,7 +357,7 @@ fn decide_again(
     tools: &Tools,
     trust: &Trust,
     container: ContainerLabels<'_>,
-) -> Result<(), String> {
+) -> Result<(), SessionRefusal> {
     let now = unix_seconds();
     let name = &open_login.grant.login;
     // With `containers = []` a name has no such part, whoever has it.
@@ -364,24 +365,32 @@ fn decide_again(
     let may_have =
         name.container().is_none() || trust.login(name.as_str().as_bytes()).is_some_and(has_container);
     if !may_have || open_login.cluster_logins.is_empty() && !trust.lets_into(name) {
-        return Err("`containers` does not let you in here any more".to_owned());
+        let why = SessionRefusal::new("`containers` does not let you in here any more");
+        return Err(why.finally());
     }
     open_login.container_by_id = trust.lets_into_by_id(name);
     let login = open_login.grant.login.as_str();
     let Some(cluster) = &tools.cluster else {
         return match open_login.cluster_logins.is_empty() {
             true => Ok(()),
-            false => Err("this node has left the cluster: log in again".to_owned()),
+            false => Err(SessionRefusal::new(
+                "this node has left the cluster: log in again",
+            )),
         };
     };
     if let Some(lock) = cluster.locked(login, now) {
-        return Err(lock.refusal().words);
+        return Err(SessionRefusal::new(lock.refusal().words));
     }
+    let is_known = matches!(container, ContainerLabels::Known { .. });
     let mut is_other = false;
     for cluster_login in &mut open_login.cluster_logins {
         is_other |= cluster_login
             .decide_again(cluster, login, container, now, trust.skew)
-            .map_err(|refusal| refusal.words)?;
+            .map_err(|refusal| SessionRefusal {
+                // The roles are the certificate's: a connection with the same one is refused for the same container.
+                is_final: is_known && refusal.reason == Reason::Role,
+                words: refusal.words,
+            })?;
     }
     if !open_login.cluster_logins.is_empty() {
         let all = &open_login.cluster_logins;
@@ -392,11 +401,11 @@ fn decide_again(
         for cluster_login in &open_login.cluster_logins {
             permits = cluster_login
                 .within(permits)
-                .map_err(|denied| denied.to_string())?;
+                .map_err(|denied| SessionRefusal::new(denied.to_string()))?;
         }
         permits
             .name_commands(&trust.commands)
-            .map_err(|denied| denied.to_string())?;
+            .map_err(|denied| SessionRefusal::new(denied.to_string()))?;
         open_login.grant.permits = permits;
     }
     Ok(())

@@ -5,15 +5,16 @@
 //! The images are opened with the first launch: a node that enters no container has none in memory.
 
 use super::late_chain::{LateChain, named};
-use fleetgate_containers::{ContainerRecord, Error, Overrides, SearchPaths, find, list, open};
+use fleetgate_containers::{ContainerRecord, Error, Overrides, SearchPaths, find, find_among, list, open};
+use fleetgate_cri::{PodLabels, Sockets};
 use fleetgate_launch::{Completions, Launch, LaunchError, LaunchOutcome, Launcher};
 use fleetgate_policy::cluster::ContainerLabels;
 use fleetgate_seal::{Options, Source};
-use fleetgate_sys::Fd;
+use fleetgate_sys::{Errno, Fd};
 use fleetgate_wire::common::Account;
 use fleetgate_wire::container::Window;
 use fleetgate_wire::node::ConnectionNumber;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// The most launches at a time, each of which has a thread for that long; and of them in one container, whose root can hold up
@@ -35,7 +36,17 @@ struct Shared {
     launches: Mutex<Waiting>,
     images: Mutex<LateChain>,
     looks: Mutex<Looks>,
+    pods: PodLabels,
     seen: Arc<Completions<Seen>>,
+}
+
+/// Whose labels somebody wants to know who looks at containers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LabelsOf {
+    /// Of all.
+    All,
+    /// Of the one with this name or id.
+    Container(String),
 }
 
 /// Which container a launch is to be in.
@@ -79,7 +90,7 @@ struct Job {
 /// Who waits for the next look: it begins after they asked.
 #[derive(Default)]
 struct Looks {
-    waiting: Vec<(ConnectionNumber, Account)>,
+    waiting: Vec<(ConnectionNumber, Account, LabelsOf)>,
     under_way: bool,
 }
 
@@ -113,6 +124,7 @@ impl Containers {
                 launches: Mutex::default(),
                 images: Mutex::new(LateChain::new(source, options)),
                 looks: Mutex::default(),
+                pods: PodLabels::new(Sockets::default()),
                 seen: Completions::new()?,
             }),
         })
@@ -153,9 +165,14 @@ impl Containers {
     }
 
     /// Looks which containers run, for this connection and its account. One look serves all who asked before it began.
-    pub fn look(&self, connection: ConnectionNumber, account: Account) -> Result<(), LaunchError> {
+    pub fn look(
+        &self,
+        connection: ConnectionNumber,
+        account: Account,
+        labels: LabelsOf,
+    ) -> Result<(), LaunchError> {
         let mut looks = self.shared.looks();
-        looks.waiting.push((connection, account));
+        looks.waiting.push((connection, account, labels));
         if looks.under_way {
             return Ok(());
         }
@@ -199,10 +216,13 @@ impl Shared {
     }
 
     fn launch_one(&self, mut job: Job) {
-        let found = match find(&SearchPaths::default(), &job.entry.name) {
+        let mut found = match find(&SearchPaths::default(), &job.entry.name) {
             Ok(found) => found,
             Err(e) => return (job.done)(Err(refused(e))),
         };
+        if job.entry.labels.is_some() {
+            self.pods.add_to([&mut found]);
+        }
         let mut launches = self.launches();
         let own = launches.inside.entry(found.id.clone()).or_default();
         if *own >= MAX_OF_ONE {
@@ -231,7 +251,9 @@ impl Shared {
             .labels
             .is_some_and(|labels| *labels != SeenLabels::of(&found))
         {
-            return other("it has been replaced by one with other labels: try again");
+            return Err(LaunchError::Replaced(format!(
+                "container {name}: it has been replaced by one with other labels: try again"
+            )));
         }
         let opened = open(&found, &Overrides::default()).map_err(refused)?;
         let mut container = opened.container;
@@ -255,11 +277,35 @@ impl Shared {
             }
             let waiting = std::mem::take(&mut looks.waiting);
             drop(looks);
-            let seen = Arc::new(list(&SearchPaths::default()));
-            for (connection, account) in waiting {
+            let seen = Arc::new(self.look_for(waiting.iter().map(|(_, _, labels)| labels)));
+            for (connection, account, _) in waiting {
                 self.seen.file(connection)((account, seen.clone()));
             }
         }
+    }
+}
+
+impl Shared {
+    /// The containers that run, with these labels.
+    fn look_for<'a>(&self, labels: impl Iterator<Item = &'a LabelsOf>) -> Vec<ContainerRecord> {
+        let mut seen = list(&SearchPaths::default());
+        let (mut of_all, mut of) = (false, BTreeSet::new());
+        for wanted in labels {
+            match wanted {
+                LabelsOf::All => of_all = true,
+                LabelsOf::Container(name) => of.extend(find_among(&seen, name).map(|found| found.pid)),
+            }
+        }
+        self.pods
+            .add_to(seen.iter_mut().filter(|found| of_all || of.contains(&found.pid)));
+        // Many containers of one runtime lack their labels for one reason.
+        let missing = || seen.iter().filter(|found| found.labels_missing.is_some());
+        if let Some((found, why)) = missing().find_map(|found| Some((found, found.labels_missing.as_ref()?)))
+        {
+            let (container, containers) = (found.display_name(), missing().count());
+            tracing::warn!(container, containers, "labels of Kubernetes are not known: {why}");
+        }
+        seen
     }
 }
 
@@ -293,10 +339,10 @@ fn start_thread(run: impl FnOnce() + Send + 'static) -> Result<(), LaunchError> 
     let thread = std::thread::Builder::new()
         .name("container".to_owned())
         .stack_size(256 << 10);
-    thread
-        .spawn(run)
-        .map(drop)
-        .map_err(|e| LaunchError::Container(format!("no thread can be started: {e}")))
+    thread.spawn(run).map(drop).map_err(|e| LaunchError::System {
+        doing: "starting a thread for a container",
+        errno: Errno(e.raw_os_error().unwrap_or(Errno::EAGAIN.0)),
+    })
 }
 
 #[cfg(test)]

@@ -35,6 +35,7 @@ pub mod names;
 pub mod network;
 pub mod open_login;
 pub mod pam_turns;
+mod refusal;
 mod requests;
 pub mod sessions;
 mod settings;

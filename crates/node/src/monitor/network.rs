@@ -186,7 +186,9 @@ impl Networks {
                         self.gone(tools, connection, why);
                     }
                     // What is wrong with a container is for its user to read.
-                    LaunchError::Container(why) => self.gone(tools, connection, &why),
+                    LaunchError::Container(why) | LaunchError::Replaced(why) => {
+                        self.gone(tools, connection, &why)
+                    }
                     _ => self.gone(tools, connection, NOT_OPENED),
                 }
             }

@@ -9,20 +9,20 @@ use super::Monitor;
 use super::cluster::decide_request_again;
 use super::connections::{PendingRequest, Stage};
 use super::container_list::{self, ListForm};
-use super::containers::SeenLabels;
+use super::containers::{LabelsOf, SeenLabels};
 use super::names::Lane;
 use super::open_login::OpenLogin;
+use super::refusal::SessionRefusal;
 use super::sessions::Sessions;
 use super::tools::Tools;
 use super::wakes::{Key, Owner};
 use fleetgate_containers::{ContainerRecord, find_among};
 use fleetgate_policy::cluster::ContainerLabels;
+use fleetgate_wire::Reason;
 use fleetgate_wire::common::Account;
 use fleetgate_wire::names::Found;
-use fleetgate_wire::net::Done;
 use fleetgate_wire::node::ConnectionNumber;
-use fleetgate_wire::node::front::{Program, Start, ToFront};
-use fleetgate_wire::{Failure, Reason};
+use fleetgate_wire::node::front::{Program, Start};
 use std::ffi::CString;
 use std::sync::Arc;
 
@@ -41,8 +41,8 @@ impl Monitor {
             return;
         };
         if known.waiting.len() >= MAX_WAITING_REQUESTS {
-            let why = "too many requests wait for the name service";
-            return refuse(&mut self.tools, number, request, why);
+            let why = SessionRefusal::new("too many requests wait for the name service");
+            return refuse(&mut self.tools, number, request, &why);
         }
         known.waiting.push(request);
         if known.waiting.len() > 1 {
@@ -83,14 +83,18 @@ impl Monitor {
             return;
         };
         open_login.container_labels = None;
-        match account {
-            Ok(account) if wants_list || looks_at_labels(open_login, &self.tools) => {
-                if let Err(e) = self.tools.launches.containers().look(number, account) {
+        let labels = match wants_list {
+            true => Some(LabelsOf::All),
+            false => labelled(open_login, &self.tools).map(LabelsOf::Container),
+        };
+        match (account, labels) {
+            (Ok(account), Some(labels)) => {
+                if let Err(e) = self.tools.launches.containers().look(number, account, labels) {
                     tracing::error!("containers are not looked at: {e}");
                     self.do_requests(number, Err(NOT_LOOKED), &[]);
                 }
             }
-            account => self.do_requests(number, account, &[]),
+            (account, _) => self.do_requests(number, account, &[]),
         }
     }
 
@@ -120,8 +124,12 @@ impl Monitor {
             .partition(|one| list_form(one).is_some_and(|_| open_login.grant.permits.forced().is_none()));
         let unseen = ContainerLabels::before_looking(&open_login.grant.login);
         let is_into_container = open_login.grant.login.container().is_some();
+        let account = account.map_err(SessionRefusal::new);
         if !lists.is_empty() {
             let decided = decide_request_again(open_login, &self.tools, &self.trust, unseen);
+            let decided = decided.inspect_err(|why| {
+                open_login.tell_denied(&self.tools.audit, &self.tools.metrics, why.words.clone());
+            });
             for one in lists {
                 let PendingRequest::Session(ticket, start) = &one else {
                     continue;
@@ -130,7 +138,8 @@ impl Monitor {
                     (Ok(_), Ok(()), Some(form)) => {
                         let text = container_list::of(open_login, &self.tools, &self.trust, seen, form);
                         let list = (text, form == ListForm::Json);
-                        self.sessions.answer(&mut self.tools, number, *ticket, list);
+                        self.sessions
+                            .answer_containers(&mut self.tools, open_login, *ticket, list);
                     }
                     (Err(why), _, _) => refuse(&mut self.tools, number, one, why),
                     (_, Err(why), _) => refuse(&mut self.tools, number, one, why),
@@ -141,13 +150,20 @@ impl Monitor {
         if requests.is_empty() {
             return;
         }
-        let account = account.map_err(str::to_owned).and_then(|account| {
-            note_labels(open_login, &self.tools, seen)?;
-            let labels = open_login.container_labels.clone();
-            let container = labels.as_deref().map_or(unseen, SeenLabels::known);
-            let decided = decide_request_again(open_login, &self.tools, &self.trust, container);
+        let account = account.and_then(|account| {
+            let decided = note_labels(open_login, &self.tools, seen).and_then(|missing| {
+                let labels = open_login.container_labels.clone();
+                let container = labels.as_deref().map_or(unseen, SeenLabels::known);
+                let decided = decide_request_again(open_login, &self.tools, &self.trust, container);
+                decided.map_err(|mut why| {
+                    if let Some(missing) = missing {
+                        why.words += &format!("; its labels of Kubernetes are not known: {missing}");
+                    }
+                    why
+                })
+            });
             decided.inspect_err(|why| {
-                open_login.tell_denied(&self.tools.audit, &self.tools.metrics, why.clone());
+                open_login.tell_denied(&self.tools.audit, &self.tools.metrics, why.words.clone());
             })?;
             Ok(account)
         });
@@ -168,8 +184,8 @@ impl Monitor {
                         .ask(&mut self.tools, open_login, &account.ids, ticket, what);
                 }
                 (request, Ok(_)) => {
-                    let why = "the account is not the one that logged in";
-                    refuse(&mut self.tools, number, request, why);
+                    let why = SessionRefusal::new("the account is not the one that logged in");
+                    refuse(&mut self.tools, number, request, &why);
                 }
                 (request, Err(why)) if is_into_container => {
                     refuse_openly(&mut self.sessions, &mut self.tools, number, request, why);
@@ -184,25 +200,34 @@ fn is_sftp(start: &Start) -> bool {
     matches!(&start.program, Program::Subsystem { name } if name == b"sftp")
 }
 
-/// Whether a role looks at the labels of the container that the login leads into.
-fn looks_at_labels(open_login: &OpenLogin, tools: &Tools) -> bool {
+/// The container that the login leads into, where a role looks at its labels.
+fn labelled(open_login: &OpenLogin, tools: &Tools) -> Option<String> {
     let login = &open_login.grant.login;
     let looks = |cluster| {
         let mut all = open_login.cluster_logins.iter();
         all.any(|one| one.looks_at_labels(cluster, login.as_str()))
     };
-    login.container().is_some() && tools.cluster.as_ref().is_some_and(looks)
+    let container = login.container()?;
+    tools
+        .cluster
+        .as_ref()
+        .is_some_and(looks)
+        .then(|| container.to_owned())
 }
 
-/// Notes the labels of the login's container, where roles look at them.
-fn note_labels(open_login: &mut OpenLogin, tools: &Tools, seen: &[ContainerRecord]) -> Result<(), String> {
-    let name = open_login.grant.login.container().map(str::to_owned);
-    let Some(name) = name.filter(|_| looks_at_labels(open_login, tools)) else {
-        return Ok(());
+/// Notes the labels of the login's container, where roles look at them. Why some are missing, if some are.
+fn note_labels(
+    open_login: &mut OpenLogin,
+    tools: &Tools,
+    seen: &[ContainerRecord],
+) -> Result<Option<String>, SessionRefusal> {
+    let Some(name) = labelled(open_login, tools) else {
+        return Ok(None);
     };
-    let found = find_among(seen, &name).map_err(|e| e.without_others().to_string())?;
+    let found =
+        find_among(seen, &name).map_err(|e| SessionRefusal::new(e.without_others().to_string()).finally())?;
     open_login.container_labels = Some(Arc::new(SeenLabels::of(found)));
-    Ok(())
+    Ok(found.labels_missing.clone())
 }
 
 /// Whether it asks for a list of containers, and in which form.
@@ -214,27 +239,14 @@ fn list_form(request: &PendingRequest) -> Option<ListForm> {
 }
 
 /// It is not done.
-fn refuse(tools: &mut Tools, connection: ConnectionNumber, request: PendingRequest, why: &str) {
-    let why = CString::new(why).unwrap_or_default();
-    let message = match request {
-        PendingRequest::Session(ticket, _) => ToFront::NotStarted {
-            connection,
-            ticket,
-            why,
-        },
-        PendingRequest::Network(ticket, _) => ToFront::Network {
-            connection,
-            ticket,
-            done: Done::Failed {
-                failure: Failure {
-                    reason: Reason::Denied,
-                    errno: 0,
-                    subject: why,
-                },
-            },
-        },
-    };
-    tools.to_fronts.say(connection, message, Vec::new());
+fn refuse(tools: &mut Tools, connection: ConnectionNumber, request: PendingRequest, why: &SessionRefusal) {
+    match request {
+        PendingRequest::Session(ticket, _) => tools.to_fronts.not_started(connection, ticket, why),
+        PendingRequest::Network(ticket, _) => {
+            let why = CString::new(&*why.words).unwrap_or_default();
+            tools.to_fronts.no_socket(connection, ticket, Reason::Denied, why);
+        }
+    }
 }
 
 /// The same into a container: a user has to hear why not, with scp and forwards too, where SSH's own refusals have no room for it.
@@ -243,25 +255,15 @@ fn refuse_openly(
     tools: &mut Tools,
     connection: ConnectionNumber,
     request: PendingRequest,
-    why: &str,
+    why: &SessionRefusal,
 ) {
     match request {
         PendingRequest::Session(ticket, start) if is_sftp(&start) => {
-            sessions.answer_failure(tools, connection, ticket, why);
+            sessions.answer_failure(tools, connection, ticket, &why.words);
         }
         PendingRequest::Network(ticket, _) => {
-            let why = CString::new(why).unwrap_or_default();
-            let failure = Failure {
-                reason: Reason::System,
-                errno: 0,
-                subject: why,
-            };
-            let message = ToFront::Network {
-                connection,
-                ticket,
-                done: Done::Failed { failure },
-            };
-            tools.to_fronts.say(connection, message, Vec::new());
+            let why = CString::new(&*why.words).unwrap_or_default();
+            tools.to_fronts.no_socket(connection, ticket, Reason::System, why);
         }
         request => refuse(tools, connection, request, why),
     }

@@ -3,9 +3,10 @@
 
 use std::path::Path;
 
-const FILES: [&str; 3] = [
+const FILES: [&str; 4] = [
     "fleetgate/v1/transport.proto",
     "fleetgate/v1/auth.proto",
+    "kubernetes/cri.proto",
     "opentelemetry/trace.proto",
 ];
 

@@ -1585,6 +1585,7 @@ pub struct AddLockRequest {
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct LockTarget {
     /// "user", "node", "login", "role", "device", "proxy", "session"
+    /// AddLock takes "account" too: a login that leads into no container, though its name has a +.
     #[prost(string, tag = "1")]
     pub kind: ::prost::alloc::string::String,
     #[prost(string, tag = "2")]

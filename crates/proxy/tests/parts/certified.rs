@@ -1,7 +1,6 @@
 //! What somebody with a certificate may take of a proxy, and for how long it counts.
 
-use super::support::{Behaviour, Session, World, dial_as, ssh};
-use super::{denied, from, is_served};
+use super::support::{Behaviour, Session, World, denied, dial_as, from, is_served, ssh};
 use fleetgate_net::Credentials;
 use fleetgate_net::h2::Channel;
 use fleetgate_net::testing::name;

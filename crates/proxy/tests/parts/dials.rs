@@ -1,8 +1,7 @@
 //! How many sessions a user may have, how many dials he may begin, and how those that he leaves end.
 
-use super::denied;
 use super::ssh_client::{Client, certificate, identity, key};
-use super::support::{Behaviour, Session, World, dial_as};
+use super::support::{Behaviour, Session, World, denied, dial_as};
 use fleetgate_net::h2::Channel;
 use fleetgate_net::testing::name;
 use fleetgate_policy::cluster::Target;

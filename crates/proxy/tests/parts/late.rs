@@ -1,7 +1,7 @@
 //! Users who still send when a session is over, and users who read nothing: HTTP/2 by hand, so that the test alone decides what
 //! is on the way.
 
-use super::support::{Behaviour, Session, World, dial_as};
+use super::support::{Behaviour, Session, World, denied, dial_as, ssh};
 use fleetgate_net::h2::USER_ERROR_RESETS;
 use fleetgate_net::tls::{H2, Stream};
 use fleetgate_policy::cluster::Target;
@@ -143,7 +143,7 @@ impl Raw {
             let late: Vec<u8> = streams
                 .iter()
                 .flat_map(|id| {
-                    let bytes = message(&super::ssh(vec![7; 10]).encode_to_vec());
+                    let bytes = message(&ssh(vec![7; 10]).encode_to_vec());
                     [raw(DATA, 0, *id, &bytes), raw(DATA, END_STREAM, *id, &[])].concat()
                 })
                 .collect();
@@ -211,7 +211,7 @@ async fn a_session_that_is_refused_ends_though_its_user_reads_nothing() {
     // Control: it has the only place.
     let mut other = world.alice().await;
     let mut second = Session::begin(&mut other, dial_as("web1", "root", b"")).await;
-    assert_eq!(super::denied(second.next().await).reason(), Reason::Busy);
+    assert_eq!(denied(second.next().await).reason(), Reason::Busy);
     // Not of the user, whose connection would end as a whole.
     world.lock(Target::Login("root".to_owned()));
     node.hears_of_the_lock().await;
@@ -244,11 +244,7 @@ async fn a_session_that_is_refused_on_a_plain_sshd_ends_though_its_user_reads_no
     assert!(user.all(&[session], |heard| heard.kind == DATA).await);
     let mut other = world.alice().await;
     let mut second = Session::begin(&mut other, dial_as("web1", "root", b"")).await;
-    assert_eq!(
-        super::denied(second.next().await).reason(),
-        Reason::Busy,
-        "control"
-    );
+    assert_eq!(denied(second.next().await).reason(), Reason::Busy, "control");
     // Auth certifies no host key: the session is refused by the proxy.
     let event = world.event("login_refused").await;
     let reason = event["reason"].as_str().unwrap();

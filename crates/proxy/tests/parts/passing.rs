@@ -1,7 +1,6 @@
 //! Connections for auth, which the proxy passes on.
 
-use super::support::World;
-use super::{from, is_served};
+use super::support::{World, from, is_served};
 use fleetgate_net::tls::{AUTH, Believe, Client, H2};
 use std::sync::atomic::Ordering::SeqCst;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

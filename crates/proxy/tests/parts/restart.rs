@@ -1,7 +1,6 @@
 //! A proxy that drains beside the one that has taken its place.
 
-use super::denied;
-use super::support::{Behaviour, Node, Session, World, dial_as, ssh};
+use super::support::{Behaviour, Node, Session, World, denied, dial_as, ssh};
 use fleetgate_net::testing::name;
 use fleetgate_policy::cluster::Target;
 use fleetgate_proto::v1::denied::Reason;

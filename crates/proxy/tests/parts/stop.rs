@@ -1,6 +1,6 @@
 //! What a proxy leaves: the last events of one that stops, and the state of one whose disk is full.
 
-use super::support::{Behaviour, Session, World, dial_as};
+use super::support::{Behaviour, Session, World, denied, dial_as};
 use fleetgate_net::testing::name;
 use fleetgate_policy::cluster::Target;
 use fleetgate_proto::v1::denied::Reason;
@@ -53,7 +53,7 @@ async fn a_lock_holds_though_the_state_cannot_be_kept() {
     node.hears_of_the_lock().await;
     let mut alice = world.alice().await;
     let mut session = Session::begin(&mut alice, dial_as("web1", "root", b"one")).await;
-    let denied = super::denied(session.next().await);
+    let denied = denied(session.next().await);
     assert_eq!(denied.reason(), Reason::Lock, "{}", denied.words);
     assert_eq!(saved(), before, "control");
     // With the next word of auth it is tried again.

@@ -8,3 +8,4 @@ mod load;
 mod moving;
 pub(crate) mod pair;
 mod rekey_during_login;
+mod tampering;

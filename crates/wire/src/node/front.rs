@@ -33,8 +33,9 @@ choice! {
         /// ends for standard input, output and error (for sftp and where `is_socket` is set: one socket for both ways).
         /// `output_limit`: so much of its output goes to the client.
         3 => Started { connection: ConnectionNumber, ticket: Ticket, is_socket: bool, output_limit: Option<u64> },
-        /// It does not; the text may be shown to the user. From `sessions` or `requests::do_requests`.
-        4 => NotStarted { connection: ConnectionNumber, ticket: Ticket, why: CString },
+        /// It does not; the text may be shown to the user. With `is_final` no other connection would change that. From `sessions`
+        /// or `requests::do_requests`.
+        4 => NotStarted { connection: ConnectionNumber, ticket: Ticket, why: CString, is_final: bool },
         /// The session's process ended. Output may still come from its pipes. The text, if there is one, says who ended it
         /// and why, and is for the user. From `sessions::running` to `FrontConnection::program_ended`.
         5 => Ended { connection: ConnectionNumber, ticket: Ticket, ended: ProcessEnd, why: CString },

@@ -176,7 +176,12 @@ impl FrontConnection {
                 output_limit,
                 ..
             } => self.started(ticket, is_socket, output_limit, fds, context)?,
-            ToFront::NotStarted { ticket, why, .. } => self.not_started(ticket, &why),
+            ToFront::NotStarted {
+                ticket,
+                why,
+                is_final,
+                ..
+            } => self.not_started(ticket, &why, is_final),
             ToFront::Ended {
                 ticket, ended, why, ..
             } => self.program_ended(ticket, &ended, &why),

@@ -221,7 +221,7 @@ impl FrontConnection {
         if context.control.say_if_it_fits(&message)? {
             return Ok(());
         }
-        self.not_started(ticket, c"the command and its environment are too long");
+        self.not_started(ticket, c"the command and its environment are too long", true);
         let what = b"exec: the command and its environment are too long";
         self.deny(RequestKind::Unable, what, context)
     }
@@ -285,7 +285,7 @@ impl FrontConnection {
     }
 
     /// The monitor did not start it; the user is told why.
-    pub(super) fn not_started(&mut self, ticket: Ticket, why: &CStr) {
+    pub(super) fn not_started(&mut self, ticket: Ticket, why: &CStr, is_final: bool) {
         let Some(Use::Start(channel, reply)) = self.uses.remove(&ticket) else {
             return;
         };
@@ -302,7 +302,7 @@ impl FrontConnection {
         // For a client that has other ways to go on; any other one skips what it does not know (RFC 4254 §5.4).
         let not_begun = Request::Other {
             name: NOT_BEGUN.to_vec(),
-            payload: Vec::new(),
+            payload: vec![u8::from(is_final)],
         };
         self.core.request(channel, &not_begun, false);
         // OpenSSH's client shows nothing of a channel whose request failed, so to a user the text comes as those of a

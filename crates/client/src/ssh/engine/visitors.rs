@@ -8,7 +8,7 @@ use crate::ssh::guests::Guest;
 use crate::ssh::local::Local;
 use crate::ssh::{SshError, exit};
 use crate::waiting::ANSWER_TIMEOUT;
-use fleetgate_ssh::event::{ChannelId, ChannelKind, NOT_BEGUN, Pty, Request, WindowSize};
+use fleetgate_ssh::event::{ChannelId, ChannelKind, NOT_BEGUN, Pty, Request, WindowSize, is_final};
 use fleetgate_sys::clock;
 use fleetgate_wire::master::{FromMaster, Size, ToMaster, Work};
 use std::collections::VecDeque;
@@ -30,8 +30,8 @@ pub(super) struct Visitor {
     /// The far side does it.
     has_begun: bool,
     terminal: bool,
-    /// The node says that it is not begun; the answer that follows says otherwise, for other clients.
-    is_refused: bool,
+    /// The node says that it is not begun; the answer that follows says otherwise, for other clients. True: nowhere.
+    refused: Option<bool>,
     code: Option<i32>,
 }
 
@@ -41,7 +41,9 @@ impl Visitor {
         match request {
             Request::ExitStatus { code } => self.code = i32::try_from(code & 0xff).ok(),
             Request::ExitSignal { .. } => self.code = Some(exit::FAILED),
-            Request::Other { name, .. } if name == NOT_BEGUN && !self.has_begun => self.is_refused = true,
+            Request::Other { name, payload } if name == NOT_BEGUN && !self.has_begun => {
+                self.refused = Some(is_final(payload));
+            }
             _ => {}
         }
     }
@@ -108,7 +110,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
                 asked_at: None,
                 has_begun: false,
                 terminal: false,
-                is_refused: false,
+                refused: None,
                 code: None,
             },
         );
@@ -160,12 +162,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
     }
 
     /// An answer to the first of what was asked. What the far side does not do, the command asks for again on a connection of
-    /// its own, where it hears why.
+    /// its own, where it hears why; but for what would not be done there either, whose words come as those of a program.
     pub(super) fn visitor_replied(&mut self, channel: ChannelId, done: bool) {
         let Some(visitor) = self.visitors.get_mut(&channel.0) else {
             return;
         };
-        match (visitor.asked.pop_front(), done && !visitor.is_refused) {
+        match (visitor.asked.pop_front(), done && visitor.refused != Some(false)) {
             (Some(PendingRequest::Work), true) => {
                 visitor.has_begun = true;
                 let terminal = visitor.terminal;
@@ -175,7 +177,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
                 }
                 let _ = visitor.guest.socket.send(&FromMaster::Began { terminal }, &[]);
             }
-            (Some(PendingRequest::Work), false) => self.visitor_leaves(channel, Some(&FromMaster::Cold)),
+            // Of a subsystem, whose channel the node closes behind the words.
+            (Some(PendingRequest::Work), false) if visitor.refused == Some(true) => visitor.has_begun = true,
+            (Some(PendingRequest::Work), false) => self.visitor_leaves(channel, Some(&FromMaster::Refused)),
             (Some(PendingRequest::Terminal), done) => visitor.terminal = done,
             _ => {}
         }
@@ -187,7 +191,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
         if is_one {
             self.flows.remove(&channel.0);
             if let Some(visitor) = self.visitors.remove(&channel.0) {
-                visitor.guest.answer(&FromMaster::Cold);
+                visitor.guest.answer(&FromMaster::Refused);
             }
         }
         is_one

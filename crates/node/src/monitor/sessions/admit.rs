@@ -6,7 +6,7 @@ use super::choose::{self, SessionRefusal};
 use super::facts::ClusterUser;
 use super::helper_checks::account_in_use_without_shell;
 use super::pending::PendingSession;
-use super::{LimitOwner, Session, Sessions, State, TimeLimit, text};
+use super::{LimitOwner, Session, Sessions, State, TimeLimit};
 use crate::config::cluster::ClusterLogin;
 use crate::monitor::audit::{Event, SessionKind};
 use crate::monitor::network::Networks;
@@ -41,28 +41,28 @@ impl Sessions {
     ) {
         let connection = open_login.connection;
         if let Some(list) = choose::command_list(&open_login.grant, &start) {
-            return answers::say(tools, (connection, ticket), list);
+            return answers::say_list(tools, open_login, ticket, "commands", list);
         }
         match self.admit(tools, networks, open_login, account, ticket, start) {
             Ok(Admitted::ByAnotherRun) => {}
             Ok(Admitted::Begins(number)) => self.prepare(tools, number),
-            Err(SessionRefusal(why)) => {
-                open_login.tell_denied(&tools.audit, &tools.metrics, why.clone());
-                tools.to_fronts.not_started(connection, ticket, text(&why));
+            Err(why) => {
+                open_login.tell_denied(&tools.audit, &tools.metrics, why.words.clone());
+                tools.to_fronts.not_started(connection, ticket, &why);
             }
         }
     }
 
-    /// Answers a request with a list that the node itself has; what is too long for it is left out, and the list says so.
-    pub fn answer(
+    /// Answers a request with the list of containers; what is too long for it is left out, and the list says so.
+    pub fn answer_containers(
         &mut self,
         tools: &mut Tools,
-        connection: ConnectionNumber,
+        open_login: &OpenLogin,
         ticket: Ticket,
         (mut text, is_json): (String, bool),
     ) {
         choose::shorten(&mut text, choose::MAX_LIST, is_json);
-        answers::say(tools, (connection, ticket), text);
+        answers::say_list(tools, open_login, ticket, "containers", text);
     }
 
     /// The same with why not, as of a program that failed.
@@ -106,7 +106,7 @@ impl Sessions {
         }
         let container = open_login.grant.login.container();
         if let (Some(user), Some(container)) = (&runs_as, container) {
-            return Err(SessionRefusal(format!(
+            return Err(SessionRefusal::new(format!(
                 "the command runs as {user} of this machine, and not in the container {container}"
             )));
         }
@@ -209,13 +209,13 @@ impl Sessions {
         let connection = &open_login.connection;
         let count = self.by_connection.get(connection).copied().unwrap_or(0);
         if count >= limit {
-            return Err(SessionRefusal(format!(
+            return Err(SessionRefusal::new(format!(
                 "a connection has at most {limit} sessions (limits.sessions)"
             )));
         }
         let of_roles = |of: &ClusterLogin| of.allowed.limits.sessions;
         match open_login.cluster_logins.iter().filter_map(of_roles).min() {
-            Some(most) if count >= most => Err(SessionRefusal(format!(
+            Some(most) if count >= most => Err(SessionRefusal::new(format!(
                 "a connection has at most {most} sessions by its roles: end one of them"
             ))),
             _ => Ok(()),
@@ -230,7 +230,7 @@ impl Sessions {
             (false, false) => "only a node that runs as root can do that",
             (false, true) => return Ok(()),
         };
-        Err(SessionRefusal(format!(
+        Err(SessionRefusal::new(format!(
             "the command runs as {user}, and {missing}"
         )))
     }
@@ -246,14 +246,14 @@ impl Sessions {
         if self.all.values().filter(is_it).count() < most as usize {
             return Ok(());
         }
-        Err(SessionRefusal(format!(
+        Err(SessionRefusal::new(format!(
             "the command {:?} runs {most} times already, as often as its `concurrency` allows: ask again when one has ended",
             command.name
         )))
     }
 
     /// It will not be: the client is told, unless he was, and the audit log.
-    pub(super) fn refuse(&mut self, tools: &mut Tools, number: u64, SessionRefusal(why): SessionRefusal) {
+    pub(super) fn refuse(&mut self, tools: &mut Tools, number: u64, why: SessionRefusal) {
         let Some(session) = self.forget(number) else {
             return;
         };
@@ -261,13 +261,13 @@ impl Sessions {
             let _ = std::fs::remove_dir(cgroup);
         }
         for (connection, ticket) in session.clients() {
-            tools.to_fronts.not_started(connection, ticket, text(&why));
+            tools.to_fronts.not_started(connection, ticket, &why);
         }
         let connection = session.connection;
         tools.audit.tell(Event::SessionRefused {
             connection,
             login: session.login,
-            reason: why,
+            reason: why.words,
         });
     }
 }

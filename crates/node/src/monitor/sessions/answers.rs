@@ -6,6 +6,7 @@
 //!
 //! Calls for a result that is kept: 3 pipes, 2 sizes, 2 writes, 3 closes and 2 frames in one send; no process.
 
+use super::choose::SessionRefusal;
 use super::streams::Streams;
 use super::{About, Session, Sessions, key, text};
 use crate::monitor::audit::Event;
@@ -360,18 +361,31 @@ impl Session {
     }
 }
 
-/// Gives a client's front what the node itself says, as of a program that said it and ended well.
-pub(super) fn say(tools: &mut Tools, client: (ConnectionNumber, Ticket), text: String) {
+/// Gives a client's front the list that it asked for, which the node itself has, as of a program that said it and ended well.
+pub(super) fn say_list(
+    tools: &mut Tools,
+    open_login: &OpenLogin,
+    ticket: Ticket,
+    list: &'static str,
+    text: String,
+) {
+    tools.audit.tell(Event::Listed {
+        connection: open_login.connection,
+        login: open_login.grant.login.to_string(),
+        source: (&open_login.addresses.peer).into(),
+        user: open_login.user(),
+        list,
+    });
     let result = RunResult {
         output: [text.into_bytes(), Vec::new()],
         most: None,
         ended: super::ended(Some(Exit::Code(0))),
         why: CString::default(),
     };
-    hand_over(tools, client, &result);
+    hand_over(tools, (open_login.connection, ticket), &result);
 }
 
-/// The same on standard error, as of a program that failed with ssh's own code.
+/// Gives it why not, on standard error, as of a program that failed with ssh's own code.
 pub(super) fn say_failure(tools: &mut Tools, client: (ConnectionNumber, Ticket), why: &str) {
     let result = RunResult {
         output: [Vec::new(), format!("{why}\r\n").into_bytes()],
@@ -388,8 +402,9 @@ fn hand_over(tools: &mut Tools, (connection, ticket): (ConnectionNumber, Ticket)
         Ok(streams) => streams,
         Err(e) => {
             tracing::error!("the result of a named command cannot be given to its client: {e}");
-            let why = c"the command's result could not be handed over; the host's log says why".to_owned();
-            return tools.to_fronts.not_started(connection, ticket, why);
+            let why = "the command's result could not be handed over; the host's log says why";
+            let why = SessionRefusal::new(why);
+            return tools.to_fronts.not_started(connection, ticket, &why);
         }
     };
     let started = ToFront::Started {

@@ -3,6 +3,7 @@
 
 use super::facts::ProgramChoice;
 use crate::monitor::audit::SessionKind;
+pub use crate::monitor::refusal::SessionRefusal;
 use fleetgate_policy::cluster::listing;
 use fleetgate_policy::permits::Program as Permitted;
 use fleetgate_policy::{Grant, GrantRequest, What};
@@ -21,25 +22,15 @@ pub(super) const ANY_COMMAND: &str =
 /// The longest list: what a pipe holds.
 pub(super) const MAX_LIST: usize = 1 << 20;
 
-/// Why a session is not begun: a sentence that the user may be shown.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SessionRefusal(pub String);
-
-impl SessionRefusal {
-    pub(super) fn new(words: impl Into<String>) -> SessionRefusal {
-        SessionRefusal(words.into())
-    }
-}
-
 /// Checks a request against the grant and the bounds of frames.
 pub fn choose_program(grant: &Grant, start: &Start, now: Duration) -> Result<ProgramChoice, SessionRefusal> {
-    bounds(start)?;
+    bounds(start).map_err(SessionRefusal::finally)?;
     let ask = |what| GrantRequest {
         login: &grant.login,
         now,
         what,
     };
-    let denied = |e: fleetgate_policy::Denied| SessionRefusal(e.to_string());
+    let denied = |e: fleetgate_policy::Denied| SessionRefusal::new(e.to_string());
     let what = match &start.program {
         front::Program::Shell => What::Shell,
         front::Program::Exec { command } => What::Exec(command),
@@ -49,7 +40,7 @@ pub fn choose_program(grant: &Grant, start: &Start, now: Duration) -> Result<Pro
     if let Permitted::Named(command) = &program {
         let is_sent = |name: &&String| start.environment.iter().any(|v| v.name == name.as_bytes());
         if let Some(missing) = command.secrets.iter().find(|name| !is_sent(name)) {
-            return Err(SessionRefusal(format!(
+            return Err(SessionRefusal::new(format!(
                 "the command {:?} needs its secret {missing}: check_fleetgate --secret {missing}=FILE sends it",
                 command.name
             )));
@@ -73,10 +64,8 @@ pub fn choose_program(grant: &Grant, start: &Start, now: Duration) -> Result<Pro
         },
         Permitted::Sftp { .. } => (SessionKind::Sftp, None),
         Permitted::Subsystem(name) => {
-            return Err(SessionRefusal(format!(
-                "there is no subsystem {:?} here",
-                printable(name)
-            )));
+            let words = format!("there is no subsystem {:?} here", printable(name));
+            return Err(SessionRefusal::new(words).finally());
         }
     };
     Ok(ProgramChoice {
@@ -167,7 +156,7 @@ fn bounds(start: &Start) -> Result<(), SessionRefusal> {
     };
     // The kernel's bound of one argument counts the zero byte too.
     if line.len() >= MAX_COMMAND {
-        return Err(SessionRefusal(format!(
+        return Err(SessionRefusal::new(format!(
             "the command is longer than {} bytes",
             MAX_COMMAND - 1
         )));
@@ -176,7 +165,7 @@ fn bounds(start: &Start) -> Result<(), SessionRefusal> {
         return Err(SessionRefusal::new("the command holds a zero byte"));
     }
     if start.environment.len() > MAX_VARIABLES {
-        return Err(SessionRefusal(format!(
+        return Err(SessionRefusal::new(format!(
             "more than {MAX_VARIABLES} environment variables were sent"
         )));
     }
@@ -186,17 +175,19 @@ fn bounds(start: &Start) -> Result<(), SessionRefusal> {
         .map(|v| v.name.len() + v.value.len())
         .sum();
     if bytes > MAX_ENVIRONMENT {
-        return Err(SessionRefusal(format!(
+        return Err(SessionRefusal::new(format!(
             "the environment that was sent is longer than {MAX_ENVIRONMENT} bytes"
         )));
     }
     match &start.terminal {
-        Some(Terminal { modes, .. }) if modes.len() > MAX_MODES => Err(SessionRefusal(format!(
+        Some(Terminal { modes, .. }) if modes.len() > MAX_MODES => Err(SessionRefusal::new(format!(
             "the terminal modes are longer than {MAX_MODES} bytes"
         ))),
-        Some(Terminal { term, .. }) if term.len() > MAX_TERM || term.contains(&0) => Err(SessionRefusal(
-            format!("the terminal type is longer than {MAX_TERM} bytes or holds a zero byte"),
-        )),
+        Some(Terminal { term, .. }) if term.len() > MAX_TERM || term.contains(&0) => {
+            Err(SessionRefusal::new(format!(
+                "the terminal type is longer than {MAX_TERM} bytes or holds a zero byte"
+            )))
+        }
         _ => Ok(()),
     }
 }

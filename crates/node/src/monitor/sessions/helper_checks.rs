@@ -19,7 +19,7 @@ pub fn account_in_use(account: &Account, expiry: bool, today: i64) -> Result<(),
     if account.ids.uid != 0
         && let Some(path) = NOLOGIN.iter().find(|path| there(path))
     {
-        return Err(SessionRefusal(format!("logins are switched off by {path}")));
+        return Err(SessionRefusal::new(format!("logins are switched off by {path}")));
     }
     let Some(ageing) = account.ageing.as_ref().filter(|_| expiry) else {
         return Ok(());

@@ -138,7 +138,7 @@ impl Sessions {
                 ..container.clone()
             };
             let begun = tools.launches.submit_in_container(entry, launch, key);
-            return begun.map_err(|e| SessionRefusal(e.to_string()));
+            return begun.map_err(|e| in_container(&e));
         }
         if !pending.pam {
             return tools.launches.submit(launch, key).map_err(|e| not_launched(&e));
@@ -273,21 +273,20 @@ impl Sessions {
             LaunchError::Refused(failure) => told_code(failure, is_direct),
             _ => None,
         };
-        let in_container = self.all.get(&number).is_some_and(|session| session.in_container);
+        let is_into_container = self.all.get(&number).is_some_and(|session| session.in_container);
         let why = match told {
-            Some(_) => SessionRefusal(error.to_string()),
-            // What is wrong with a container is for its user to read.
-            None if in_container => SessionRefusal(error.to_string()),
+            Some(_) => SessionRefusal::new(error.to_string()),
+            None if is_into_container => in_container(&error),
             None => not_launched(&error),
         };
         if let Some(session) = self.all.get_mut(&number)
-            && in_container
+            && is_into_container
             && session.kind == SessionKind::Sftp
         {
             // OpenSSH's clients show nothing of a subsystem that is refused. Why there is no container to copy to is for their user.
             session.nobody_listens = true;
             let client = (session.connection, session.ticket);
-            answers::say_failure(tools, client, &why.0);
+            answers::say_failure(tools, client, &why.words);
             tools.metrics.launch_failed();
             return self.refuse(tools, number, why);
         }
@@ -429,7 +428,22 @@ fn not_launched(error: &LaunchError) -> SessionRefusal {
         LaunchError::Refused(failure) if failure.subject.to_bytes().starts_with(b"watching") => {
             SessionRefusal::new("the session is to be watched, and cannot be; the host's log says why")
         }
-        _ => SessionRefusal::new("the session could not be started; the host's log says why"),
+        _ => refused_by(
+            error,
+            "the session could not be started; the host's log says why".to_owned(),
+        ),
+    }
+}
+
+/// What is wrong with a container is for its user to read.
+fn in_container(error: &LaunchError) -> SessionRefusal {
+    refused_by(error, error.to_string())
+}
+
+fn refused_by(error: &LaunchError, words: String) -> SessionRefusal {
+    SessionRefusal {
+        words,
+        is_final: !error.may_pass(),
     }
 }
 

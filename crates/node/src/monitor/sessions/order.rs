@@ -140,7 +140,7 @@ pub fn sftp(facts: &OrderFacts<'_>, arguments: &[u8]) -> Result<Sftp, SessionRef
         .split(u8::is_ascii_whitespace)
         .filter(|word| !word.is_empty());
     let bad = |word: &[u8]| {
-        SessionRefusal(format!(
+        SessionRefusal::new(format!(
             "the forced internal-sftp has an argument that is not known here: {:?}",
             printable(word)
         ))
@@ -207,7 +207,7 @@ fn expanded(text: &str, account: &Account) -> Vec<u8> {
 }
 
 fn string(bytes: &[u8], what: &str) -> Result<CString, SessionRefusal> {
-    CString::new(bytes).map_err(|_| SessionRefusal(format!("{what} holds a zero byte")))
+    CString::new(bytes).map_err(|_| SessionRefusal::new(format!("{what} holds a zero byte")))
 }
 
 #[cfg(test)]

@@ -57,7 +57,7 @@ impl Sessions {
         let Some(account) = account else {
             let user = session.runs_as.as_deref().unwrap_or_default();
             let why = format!("the command runs as {user}, and this node has no such account");
-            return self.refuse(tools, number, SessionRefusal(why));
+            return self.refuse(tools, number, SessionRefusal::new(why));
         };
         // The login's own account has to be in use too: the helper will see the command's alone.
         if let Err(why) = helper_checks::account_in_use_without_shell(&pending.grant, &pending.account) {

@@ -1,5 +1,6 @@
 //! What parts say to fronts in their turn.
 
+use crate::monitor::refusal::SessionRefusal;
 use fleetgate_sys::Fd;
 use fleetgate_wire::net::Done;
 use fleetgate_wire::node::ConnectionNumber;
@@ -20,11 +21,12 @@ impl Messages {
     }
 
     /// A session that was asked for is not begun.
-    pub fn not_started(&mut self, connection: ConnectionNumber, ticket: Ticket, why: CString) {
+    pub fn not_started(&mut self, connection: ConnectionNumber, ticket: Ticket, why: &SessionRefusal) {
         let message = ToFront::NotStarted {
             connection,
             ticket,
-            why,
+            why: CString::new(why.words.replace('\0', " ")).unwrap_or_default(),
+            is_final: why.is_final,
         };
         self.say(connection, message, Vec::new());
     }

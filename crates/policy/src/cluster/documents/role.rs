@@ -9,8 +9,9 @@ use crate::cluster::{
 };
 use crate::commands::Commands;
 use crate::permits::Kind;
+use crate::toml_mistake::{Example, Mistake, line_of};
 use crate::watching::{Audit, Stance, Watching};
-use crate::{AccountName, account_and_container};
+use crate::{AccountName, account_and_container, check_written_login};
 use serde::de::{Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
@@ -174,27 +175,60 @@ fn is_events(value: &RecordingForm) -> bool {
     matches!(value, RecordingForm::Events)
 }
 
+/// Lines that are right, for keys whose type does not say what they hold.
+const EXAMPLES: [Example; 13] = [
+    ("nodes", "nodes = [\"env=prod\", \"web*\"]"),
+    ("logins", "logins = [\"{user}\", \"deploy+web*\"]"),
+    ("containers", "containers = [\"app=web\"]"),
+    ("kinds", "kinds = [\"shell\", \"exec\"]"),
+    ("commands", "commands = [\"disk\", \"load\"]"),
+    (
+        "command",
+        "[role.ROLE.command.NAME] and its keys in the lines below",
+    ),
+    ("argv", "argv = [\"/usr/bin/uptime\"]"),
+    ("args", "args = [\"word\"]"),
+    ("recording", "recording = \"events\""),
+    ("audit", "audit = \"commands\""),
+    ("io_uring", "io_uring = \"refuse\""),
+    ("unwatched", "unwatched = \"allow\""),
+    ("role", "[role.NAME] and its keys in the lines below"),
+];
+
 /// Reads a role file.
 pub(super) fn file(file: &str, text: &str) -> Result<Vec<Role>, String> {
     if text.len() > MAX_STATE {
         return Err(format!("{file} is longer than {MAX_STATE} bytes"));
     }
     let read: RoleFile = toml::from_str(text).map_err(|why| {
-        let before = &text[..why.span().map_or(0, |s| s.start.min(text.len()))];
-        let line = before.matches('\n').count() + 1;
-        format!("{file} line {line}: {}", why.message().trim_end())
+        let mistake = Mistake::new(text, &why, &EXAMPLES);
+        format!("{file} line {}: {}", mistake.line, mistake.why)
     })?;
     if read.role.len() > MAX_CLUSTER_ROLES {
         return Err(format!("{file} has more than {MAX_CLUSTER_ROLES} roles"));
     }
     let roles = read.role.into_iter().map(|(name, role)| {
-        let role = role.named(Some(name))?;
-        recorded(&role)?;
+        let role = role
+            .named(Some(name))
+            .and_then(|role| recorded(&role).map(|()| role))
+            .map_err(|why| format!("{file}: {why}"))?;
+        let name = role.name.as_str();
+        logins(&role).map_err(|why| match line_of(text, &["role", name, "logins"]) {
+            Some(line) => format!("{file} line {line}: `role.{name}.logins`: {why}"),
+            None => format!("{file}: role {name}: {why}"),
+        })?;
         Ok(role)
     });
-    roles
-        .collect::<Result<_, String>>()
-        .map_err(|why| format!("{file}: {why}"))
+    roles.collect()
+}
+
+/// Whether each login can let somebody in. Only a role file is asked: a cluster that has another from before has to start, and
+/// what lets nobody in does no harm there.
+fn logins(role: &Role) -> Result<(), String> {
+    for login in &role.logins {
+        check_written_login(login).map_err(|why| format!("the login {login:?}: {why}"))?;
+    }
+    Ok(())
 }
 
 /// Nothing records a session yet, so a role file that wants it is refused. A stored role keeps its word: a cluster that
@@ -443,5 +477,30 @@ impl RoleDocument {
             admin: self.admin,
             name,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn examples_are_right() {
+        for (key, line) in EXAMPLES.iter().filter(|(_, line)| !line.starts_with('[')) {
+            let text = match *key {
+                "argv" => format!("[role.x]\nkinds = []\n[role.x.command.y]\n{line}"),
+                "args" => {
+                    format!("[role.x]\nkinds = []\n[role.x.command.y]\nargv = [\"/x\", \"{{}}\"]\n{line}")
+                }
+                "containers" => format!("[role.x]\nlogins = [\"a+*\"]\n{line}"),
+                "io_uring" | "unwatched" => format!("[role.x]\naudit = \"files\"\n{line}"),
+                _ => format!("[role.x]\n{line}"),
+            };
+            assert!(
+                file("r.toml", &text).is_ok(),
+                "{line}: {:?}",
+                file("r.toml", &text)
+            );
+        }
     }
 }

@@ -216,12 +216,13 @@ fn requests_are_decided() {
     ] {
         let got = choose_program(&grant(permits), &start, NOW).map(|d| (d.program, d.kind, d.original));
         let wanted = wanted.map(|(p, k, o)| (p, k, o.map(|o: &str| o.as_bytes().to_vec())));
-        assert_eq!(got, wanted.map_err(|w| SessionRefusal(w.to_owned())), "{start:?}");
+        let got = got.map_err(|refusal| refusal.words);
+        assert_eq!(got, wanted.map_err(str::to_owned), "{start:?}");
     }
     let late = choose_program(&grant(May::all()), &shell(), Duration::from_secs(200));
     assert_eq!(
         late,
-        Err(SessionRefusal(
+        Err(SessionRefusal::new(
             "the login of ada has expired: log in again".to_owned()
         ))
     );
@@ -270,7 +271,7 @@ fn requests_are_bounded() {
     ] {
         let got = choose_program(&grant(May::all()), &start, NOW).err();
         // A subsystem that is short enough is refused for its name; none here is.
-        assert_eq!(got, refused.map(|r| SessionRefusal(r.to_owned())));
+        assert_eq!(got, refused.map(|r| SessionRefusal::new(r).finally()));
     }
 }
 

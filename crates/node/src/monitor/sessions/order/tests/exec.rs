@@ -210,7 +210,7 @@ fn a_named_command_gets_the_secrets_that_it_names_and_no_other_variable() {
     assert!(!set.iter().any(|line| line.starts_with("OTHER")), "{set:?}");
     assert!(order.environment.client.is_empty());
     for sent in [&[][..], &[("OTHER", "x")]] {
-        let refused = with(sent).order().expect_err("it is missing").0;
+        let refused = with(sent).order().expect_err("it is missing").words;
         assert!(
             refused.contains("the command \"check\" needs its secret PASSWORD"),
             "{refused}"
@@ -505,7 +505,7 @@ fn the_file_servers_order_follows_its_forced_arguments() {
             arguments.as_bytes(),
         );
         let wanted = wanted.map_err(|word| {
-            SessionRefusal(format!(
+            SessionRefusal::new(format!(
                 "the forced internal-sftp has an argument that is not known here: {word:?}"
             ))
         });

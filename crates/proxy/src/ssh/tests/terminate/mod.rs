@@ -1,10 +1,13 @@
 //! A plain sshd behind the proxy, played by a server of ours that runs nothing: what passes, in which order, and what
 //! no role allows.
 
-use super::world::{Asked, Client, certificate, host_key, identity, key, name};
+mod refusals;
+mod sessions;
+
 use crate::ssh::authenticator::{Caller, cookie, settings};
 use crate::ssh::endpoint::Endpoint;
 use crate::ssh::terminate::{Host, HostIdentity, Later, SessionEvent, serve};
+use crate::ssh::tests::world::{Asked, Client, certificate, host_key, identity, key, name};
 use fleetgate_policy::cluster::{Allowed, Identity, Limits, Recording};
 use fleetgate_policy::{Kind, Permits, Rule};
 use fleetgate_ssh::Connection;
@@ -17,7 +20,6 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
 use tokio::io::{DuplexStream, duplex};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -341,103 +343,6 @@ fn run(test: impl AsyncFnOnce()) {
     tokio::task::LocalSet::new().block_on(&runtime, test());
 }
 
-#[test]
-fn a_session_passes_with_its_output_its_end_and_its_exit_status() {
-    run(async || {
-        let mut s = scene(&[], true).await;
-        assert_eq!(s.client.log_in("eve", &s.key, &s.blob).await, Ok(false));
-        assert_eq!(s.client.log_in("ada", &s.key, &s.blob).await, Ok(true));
-        let core = &mut s.client.end.core;
-        let channel = core.open(&ChannelKind::Session).expect("open");
-        s.client
-            .until(|_, e| matches!(e, Event::Opened(_)).then_some(()))
-            .await
-            .expect("opened");
-        let command = b"uptime".to_vec();
-        s.client
-            .end
-            .core
-            .request(channel, &Request::Exec { command }, true);
-        s.client.end.core.write(channel, Stream::Main, &[5; 100_000]);
-        s.client.end.core.eof(channel);
-        let (mut seen, mut bytes) = (Vec::new(), 0);
-        while seen.last() != Some(&"closed") {
-            let what = s.client.until(|asked, e| match e {
-                Event::Replied { done: true, .. } => Some(("done", 0)),
-                Event::Data { channel, bytes, .. } => {
-                    *asked = Some(Asked::Consumed(channel, bytes.len()));
-                    Some(("data", bytes.len()))
-                }
-                Event::Request {
-                    request: Request::ExitStatus { code: 7 },
-                    ..
-                } => Some(("status", 0)),
-                Event::Eof(_) => Some(("end", 0)),
-                Event::Closed(_) => Some(("closed", 0)),
-                _ => None,
-            });
-            let (what, n) = what.await.expect("more");
-            bytes += n;
-            if seen.last() != Some(&what) {
-                seen.push(what);
-            }
-        }
-        assert_eq!(seen, ["done", "data", "status", "end", "closed"]);
-        assert_eq!(bytes, 100_000);
-        let told = s.host.told.borrow();
-        let session = told
-            .iter()
-            .find_map(|event| Some(event.split_once("session: \"")?.1[..32].to_owned()))
-            .expect("a session's id");
-        assert!(session.bytes().all(|b| b.is_ascii_hexdigit()), "{session}");
-        assert_eq!(
-            *told,
-            [
-                "nobody: Refused(\"role access does not allow the login eve\")".to_owned(),
-                "ada: In".to_owned(),
-                format!(
-                    "ada: Began {{ session: \"{session}\", kind: \"exec\", command: {:?} }}",
-                    b"uptime"
-                ),
-                format!("ada: Ended {{ session: \"{session}\", code: Some(7) }}"),
-            ]
-        );
-    });
-}
-
-#[test]
-fn the_exit_status_comes_to_a_user_who_closed_at_the_end_of_the_output() {
-    run(async || {
-        let mut s = scene(&[], true).await;
-        assert_eq!(s.client.log_in("ada", &s.key, &s.blob).await, Ok(true));
-        let core = &mut s.client.end.core;
-        let channel = core.open(&ChannelKind::Session).expect("open");
-        let command = b"late".to_vec();
-        core.request(channel, &Request::Exec { command }, true);
-        core.eof(channel);
-        let ended = s.client.until(|_, e| matches!(e, Event::Eof(_)).then_some(()));
-        ended.await.expect("the end of the output");
-        s.client.end.core.close(channel);
-        let mut status = None;
-        let closed = s.client.until(|_, e| match e {
-            Event::Request {
-                request: Request::ExitStatus { code },
-                ..
-            } => {
-                status = Some(code);
-                None
-            }
-            Event::Closed(_) => Some(()),
-            _ => None,
-        });
-        closed.await.expect("closed by both");
-        assert_eq!(status, Some(7));
-        let told = s.host.told.borrow();
-        let last = told.last().expect("something");
-        assert!(last.ends_with("code: Some(7) }"), "{last}");
-    });
-}
-
 /// Asks for a program on a channel of its own, and takes what comes: the answer, what stands on its stderr, its exit code,
 /// and whether it was closed. Nothing more comes where nothing ends it.
 async fn program(s: &mut Scene, request: &Request) -> (bool, String, Option<u32>) {
@@ -468,114 +373,6 @@ async fn program(s: &mut Scene, request: &Request) -> (bool, String, Option<u32>
     (done, words, code)
 }
 
-#[test]
-fn what_no_role_allows_is_refused_and_told() {
-    run(async || {
-        let mut s = scene(&[Kind::Shell, Kind::ConnectTcp], true).await;
-        assert_eq!(s.client.log_in("ada", &s.key, &s.blob).await, Ok(true));
-        s.host.ending.set(true);
-        // As a program that says why, since clients show nothing of a request that failed.
-        let (done, words, code) = program(&mut s, &Request::Shell).await;
-        assert!(done && words.contains("role access"), "{words}");
-        assert_eq!(code, Some(255));
-        let to = ChannelKind::DirectTcpip {
-            host: b"db".to_vec(),
-            port: 1,
-            origin: Vec::new(),
-            origin_port: 0,
-        };
-        s.client.end.core.open(&to).expect("open");
-        let words = s.client.until(|_, e| match e {
-            Event::OpenFailed { text, .. } => Some(String::from_utf8_lossy(text).into_owned()),
-            _ => None,
-        });
-        let words = words.await.expect("words");
-        assert!(words.contains("role access"), "{words}");
-        let told = s.host.told.borrow();
-        assert_eq!(
-            told.iter().filter(|t| t.contains("Denied")).count(),
-            2,
-            "{told:?}"
-        );
-    });
-}
-
-#[test]
-fn each_session_is_decided_anew_and_held_to_its_roles_limits() {
-    run(async || {
-        let mut s = scene(&[], true).await;
-        assert_eq!(s.client.log_in("ada", &s.key, &s.blob).await, Ok(true));
-        let command = b"uptime".to_vec();
-        let exec = Request::Exec { command };
-        s.host.limits.borrow_mut().sessions = Some(1);
-        assert!(program(&mut s, &exec).await.0);
-        s.host.ending.set(true);
-        let (_, words, code) = program(&mut s, &exec).await;
-        assert!(words.contains("at most 1 sessions by its roles"), "{words}");
-        assert_eq!(code, Some(255));
-        // A role that changes counts for what comes next.
-        *s.host.limits.borrow_mut() = Limits::default();
-        s.host.forbidden.borrow_mut().push(Kind::Exec);
-        let (_, words, _) = program(&mut s, &exec).await;
-        assert!(words.contains("role access"), "{words}");
-        s.host.forbidden.borrow_mut().clear();
-        s.host.limits.borrow_mut().session = Some(Duration::ZERO);
-        let (_, words, _) = program(&mut s, &exec).await;
-        assert!(
-            words.contains("a session of more than 0 s is not allowed by its roles"),
-            "{words}"
-        );
-        // One whose end somebody orders ends with his words.
-        *s.host.limits.borrow_mut() = Limits::default();
-        let (order, ordered) = tokio::sync::oneshot::channel();
-        *s.host.order.borrow_mut() = Some(ordered);
-        order
-            .send("the session was ended by user bob".to_owned())
-            .expect("somebody waits");
-        let (_, words, _) = program(&mut s, &exec).await;
-        assert!(words.contains("was ended by user bob"), "{words}");
-        // And what runs since before goes on.
-        s.host.ending.set(false);
-        *s.host.limits.borrow_mut() = Limits::default();
-        assert!(program(&mut s, &exec).await.0);
-        let told = s.host.told.borrow();
-        let count = |what: &str| told.iter().filter(|t| t.contains(what)).count();
-        assert_eq!((count("Began"), count("Denied")), (4, 4), "{told:?}");
-    });
-}
-
-#[test]
-fn who_cannot_be_served_is_told_why() {
-    run(async || {
-        let mut s = scene(&[], true).await;
-        // The control: with a key it goes on.
-        assert_eq!(s.client.log_in("ada", &s.key, &s.blob).await, Ok(true));
-        let (ours, far) = duplex(64 * 1024);
-        let keyless = Rc::new(Keyless(s.host.clone()));
-        let source = "192.0.2.7:4000".parse().expect("an address");
-        let mut client = Client::new(ours);
-        let served = tokio::task::spawn_local(serve(far, source, keyless));
-        let end = client.until(|_, _| None::<()>).await;
-        let end = end.expect_err("it ends");
-        assert!(end.contains("auth is away"), "{end}");
-        drop(client);
-        assert_eq!(served.await.expect("served"), "auth is away");
-    });
-}
-
-#[test]
-fn a_host_key_that_is_not_the_registered_one_ends_it_with_a_sentence() {
-    run(async || {
-        let mut s = scene(&[], false).await;
-        assert_eq!(s.client.log_in("ada", &s.key, &s.blob).await, Ok(true));
-        let end = s.client.until(|_, _| None::<()>).await.expect_err("it ends");
-        assert!(
-            end.contains("old1: its host key is not the registered one"),
-            "{end}"
-        );
-    });
-}
-
 /// Asks for something on a channel; whether it was done.
 async fn asked(s: &mut Scene, channel: ChannelId, request: &Request) -> bool {
     s.client.end.core.request(channel, request, true);
@@ -589,137 +386,4 @@ async fn asked(s: &mut Scene, channel: ChannelId, request: &Request) -> bool {
 fn exec(command: &[u8]) -> Request {
     let command = command.to_vec();
     Request::Exec { command }
-}
-
-#[test]
-fn a_host_reaches_the_agent_of_a_user_who_asked_for_that_alone() {
-    run(async || {
-        let mut s = scene(&[Kind::Agent], true).await;
-        assert_eq!(s.client.log_in("ada", &s.key, &s.blob).await, Ok(true));
-        for is_allowed in [false, true] {
-            let channel = s.client.end.core.open(&ChannelKind::Session).expect("open");
-            // He asks for it, and his role does not allow it before the second try.
-            assert_eq!(asked(&mut s, channel, &Request::Agent).await, is_allowed);
-            assert!(asked(&mut s, channel, &exec(b"agent")).await);
-            let came = s.client.until(|_, e| match e {
-                Event::Open { kind, .. } => Some(format!("{kind:?}")),
-                Event::Data { bytes, .. } => Some(String::from_utf8_lossy(bytes).into_owned()),
-                _ => None,
-            });
-            let wanted = if is_allowed { "Agent" } else { "refused" };
-            assert_eq!(came.await.as_deref(), Ok(wanted));
-            s.host.forbidden.borrow_mut().clear();
-        }
-    });
-}
-
-#[test]
-fn a_channel_begins_one_program_and_only_a_session_does() {
-    run(async || {
-        let mut s = scene(&[], true).await;
-        assert_eq!(s.client.log_in("ada", &s.key, &s.blob).await, Ok(true));
-        s.host.limits.borrow_mut().session = Some(Duration::from_secs(1));
-        let channel = s.client.end.core.open(&ChannelKind::Session).expect("open");
-        assert!(asked(&mut s, channel, &exec(b"uptime")).await);
-        assert!(!asked(&mut s, channel, &exec(b"another")).await);
-        assert!(!asked(&mut s, channel, &Request::Shell).await);
-        let to = ChannelKind::DirectTcpip {
-            host: b"db".to_vec(),
-            port: 1,
-            origin: Vec::new(),
-            origin_port: 0,
-        };
-        let connection = s.client.end.core.open(&to).expect("open");
-        assert!(!asked(&mut s, connection, &exec(b"uptime")).await);
-        let name = b"unknown@example.org".to_vec();
-        let unknown = Request::Other {
-            name: name.clone(),
-            payload: Vec::new(),
-        };
-        assert!(!asked(&mut s, channel, &unknown).await);
-        let unknown = ChannelKind::Other {
-            name,
-            payload: Vec::new(),
-        };
-        s.client.end.core.open(&unknown).expect("open");
-        let reason = s.client.until(|_, e| match e {
-            Event::OpenFailed { reason, .. } => Some(reason),
-            _ => None,
-        });
-        assert_eq!(reason.await, Ok(3));
-        // The time that its roles give is still the first one's.
-        let words = s.client.until(|_, e| match e {
-            Event::Data { bytes, .. } => Some(String::from_utf8_lossy(bytes).into_owned()),
-            _ => None,
-        });
-        let words = words.await.expect("words");
-        assert!(words.contains("more than 1 s is not allowed"), "{words}");
-        let told = s.host.told.borrow();
-        let count = |what: &str| told.iter().filter(|t| t.contains(what)).count();
-        assert_eq!((count("Began"), count("another")), (1, 0), "{told:?}");
-    });
-}
-
-#[test]
-fn of_many_refusals_the_first_are_told_and_the_number_of_the_others() {
-    run(async || {
-        let mut s = scene(&[Kind::ConnectTcp], true).await;
-        assert_eq!(s.client.log_in("ada", &s.key, &s.blob).await, Ok(true));
-        let to = ChannelKind::DirectTcpip {
-            host: b"db".to_vec(),
-            port: 1,
-            origin: Vec::new(),
-            origin_port: 0,
-        };
-        for _ in 0..150 {
-            s.client.end.core.open(&to).expect("open");
-            let failed = s
-                .client
-                .until(|_, e| matches!(e, Event::OpenFailed { .. }).then_some(()));
-            failed.await.expect("refused");
-        }
-        drop(s.client);
-        let told = || {
-            s.host
-                .told
-                .borrow()
-                .iter()
-                .filter(|t| t.contains("Denied"))
-                .count()
-        };
-        let is_out = || s.host.told.borrow().iter().any(|t| t.contains(": Out("));
-        while !is_out() {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-        assert_eq!(told(), 101);
-        let told = s.host.told.borrow();
-        assert!(told.iter().any(|t| t.contains("50 further refusals")), "{told:?}");
-    });
-}
-
-#[test]
-fn requests_that_no_window_holds_are_bounded() {
-    run(async || {
-        let mut s = scene(&[], true).await;
-        assert_eq!(s.client.log_in("ada", &s.key, &s.blob).await, Ok(true));
-        let channel = s.client.end.core.open(&ChannelKind::Session).expect("open");
-        assert!(asked(&mut s, channel, &exec(b"deaf")).await);
-        // Until nothing more is taken: what a window holds is no reason to end.
-        let quiet = Duration::from_millis(200);
-        loop {
-            let sent = s.client.end.core.write(channel, Stream::Main, &[0; 64 * 1024]);
-            let on = tokio::time::timeout(quiet, s.client.until(|_, _| None::<()>));
-            if on.await.is_err() && sent == 0 {
-                break;
-            }
-        }
-        // Behind that they wait.
-        let name = vec![b'x'; 100_000];
-        for _ in 0..11 {
-            let signal = Request::Signal { name: name.clone() };
-            s.client.end.core.request(channel, &signal, false);
-        }
-        let end = s.client.until(|_, _| None::<()>).await.expect_err("it ends");
-        assert!(end.contains("more requests wait"), "{end}");
-    });
 }
