@@ -78,6 +78,12 @@ impl Container {
         Container::made(Runtime::Runc, Some("/run/runc"), way_to(process), None, change)
     }
 
+    /// The same where containerd keeps those that Kubernetes has it start: what their annotations say of a pod counts there.
+    pub fn of_a_pod_beside(process: i32, change: impl FnOnce(&mut Value)) -> Container {
+        let root = Some("/run/containerd/runc/k8s.io");
+        Container::made(Runtime::Runc, root, way_to(process), None, change)
+    }
+
     fn made(
         runtime: Runtime,
         root: Option<&str>,

@@ -48,7 +48,7 @@ impl Service {
             node: &node,
             labels: &labels,
             login: &request.login,
-            container: ContainerLabels::NoContainers,
+            container: ContainerLabels::PlainSshd,
             now,
             skew: SKEW,
         };

@@ -8,11 +8,12 @@ use crate::ledger::Plan;
 use crate::secret::fresh_id;
 use crate::service::Service;
 use crate::users::user_name;
-use fleetgate_policy::account_and_container;
 use fleetgate_policy::cluster::{
     Attempt, ContainerLabels, Identity, Lock, MAX_CLUSTER_ROLES, MAX_LOCKS, MAX_REASON, Name, Role, Subject,
     Target, decide, explain, logins_of, parse_roles,
 };
+use fleetgate_policy::text::is_unseen;
+use fleetgate_policy::{account_and_container, check_written_login};
 use fleetgate_proto::v1;
 use fleetgate_store::Step;
 
@@ -273,6 +274,9 @@ fn lock_target(asked: &v1::LockTarget) -> Result<Target> {
         kind => kind,
     };
     let target = Target::parse(kind, &asked.name).map_err(Refused::invalid)?;
+    if let Target::Login(name) = &target {
+        lockable(name, asked.kind == ACCOUNT)?;
+    }
     match (account_and_container(&asked.name), &target) {
         ((account, Some(container)), Target::Login(_)) if asked.kind != ACCOUNT => {
             Err(Refused::invalid(format!(
@@ -283,6 +287,27 @@ fn lock_target(asked: &v1::LockTarget) -> Result<Target> {
             )))
         }
         _ => Ok(target),
+    }
+}
+
+/// Refuses what is no login of anybody's: a lock on it would be listed, and keep nobody out.
+fn lockable(login: &str, is_account: bool) -> Result<()> {
+    let refuse = |why: &str| {
+        Err(Refused::invalid(format!(
+            "{login:?} {why}: nobody logs in so, and a lock on it would keep nobody out"
+        )))
+    };
+    if login.chars().any(is_unseen) {
+        return refuse("has a character that cannot be seen");
+    }
+    if login.contains(['{', '}']) {
+        return refuse("is a template; lock the role, or each account");
+    }
+    match check_written_login(login) {
+        Ok(()) => Ok(()),
+        // Behind the `+` of an account's own name anything may stand.
+        Err(_) if is_account && login.trim() == login && !login.starts_with('+') => Ok(()),
+        Err(why) => refuse(&format!("is no login ({why})")),
     }
 }
 

@@ -211,19 +211,28 @@ pub fn parse(words: &[&[u8]]) -> Result<Invocation, String> {
         return Err("no node is named; -H NODE names it".to_string());
     }
     if let Some(at) = container_at(host) {
-        if container.replace(&host[at + 1..]).is_some() {
+        let (node, named) = (&host[..at], &host[at + 1..]);
+        if container.replace(named).is_some_and(|other| other != named) {
             return Err(format!("--container: {} names a container already", shown(host)));
         }
-        host = &host[..at];
+        host = node;
     }
     options.host = name_of("the node", host, MAX_NAME)?;
     if let Some(container) = container {
         options.container = Some(name_of("the container", container, MAX_LOGIN)?);
     }
     if let Some(login) = options.login.as_deref().filter(|login| login.contains(&b'+')) {
-        if container.is_some() {
-            return Err(format!("--container: {} names a container already", shown(login)));
+        let named = login.iter().position(|b| *b == b'+').map(|at| &login[at + 1..]);
+        if let Some(container) = container
+            && named != Some(container)
+        {
+            return Err(format!(
+                "-l {} names another container than {}: leave one out",
+                shown(login),
+                shown(container)
+            ));
         }
+        options.container = None;
         if login.starts_with(b"+") {
             return Err(format!(
                 "the account is missing in {}; --container NAME needs none",
@@ -421,6 +430,9 @@ mod tests {
             ("-Hweb1+a+b -l ann", "web1", "ann+a+b"),
             ("-H web1 --container shop", "web1", "+shop"),
             ("--container=shop -H web1 -l ann", "web1", "ann+shop"),
+            // The same name twice.
+            ("-H web1+shop -l ann+shop", "web1", "ann+shop"),
+            ("-H web1+shop --container shop", "web1", "+shop"),
             ("-H web1 -l ann+shop", "web1", "ann+shop"),
             // Labels, with a value that has one.
             ("-H env=a+b", "env=a+b", ""),
@@ -440,14 +452,17 @@ mod tests {
             ("-H web1+a;b -c load", "the container has a name"),
             ("-H web1 --container= -c load", "the container has a name"),
             (
-                "-H web1+shop --container shop -c load",
+                "-H web1+shop --container shops -c load",
                 "names a container already",
             ),
             (
                 "-H web1 --container a -l ann+b -c load",
-                "names a container already",
+                "-l \"ann+b\" names another container than \"a\": leave one out",
             ),
-            ("-H web1+a -l ann+b -c load", "names a container already"),
+            (
+                "-H web1+a -l ann+b -c load",
+                "-l \"ann+b\" names another container than \"a\": leave one out",
+            ),
             ("-H web1 -l +b -c load", "the account is missing"),
             ("-c load", "-H NODE names it"),
             ("-H web1", "-c CHECK names it"),

@@ -220,7 +220,12 @@ fn selectors<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error
         if selector.trim().is_empty() {
             return Err(D::Error::custom("a selector is empty; every node: on = [\"*\"]"));
         }
-        Selector::parse(selector).map_err(D::Error::custom)?;
+        Selector::parse(selector).map_err(|why| match selector.split_once('+') {
+            Some((nodes, container)) if !selector.contains('=') => D::Error::custom(format!(
+                "on has nodes alone: write on = [{nodes:?}] and container = {container:?}"
+            )),
+            _ => D::Error::custom(why),
+        })?;
     }
     Ok(selectors)
 }
@@ -239,6 +244,12 @@ fn login<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error>
 
 fn container<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
     let container = String::deserialize(from)?;
+    if container.contains(['*', '?']) {
+        return Err(D::Error::custom(format!(
+            "{:?} is a pattern, and a check runs in one container: write its name, and a service for each",
+            text::printable(&container)
+        )));
+    }
     options(&[b"-c", b"check", b"--container", container.as_bytes()]).map_err(D::Error::custom)?;
     Ok(Some(container))
 }

@@ -78,7 +78,12 @@ fn places(commands: &[Command]) -> Vec<Place> {
         });
         let files = matches!(
             command.map(|c| c.operands),
-            Some(Operands::Program { .. } | Operands::OptionalProgram(_) | Operands::PassedOn(_))
+            Some(
+                Operands::Program { .. }
+                    | Operands::OptionalProgram(_)
+                    | Operands::ProgramIn(_)
+                    | Operands::PassedOn(_)
+            )
         );
         Place {
             path: path.join(" "),

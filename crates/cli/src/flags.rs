@@ -164,6 +164,8 @@ pub enum Operands {
     },
     /// What this names and its arguments, in the same way, or nothing.
     OptionalProgram(&'static str),
+    /// What this names, and in it a program and its arguments, in the same way, or a shell.
+    ProgramIn(&'static str),
     /// Whatever stands there, flags and `--help` included: it is not ours to read.
     Anything,
     /// The words of ssh, flags included, which are read as ssh reads them and not by the parser here.

@@ -72,6 +72,9 @@ pub fn usage(command: &Command) -> String {
         Operands::OptionalProgram(name) => {
             let _ = write!(out, " [-- {name} [ARGUMENT]…]");
         }
+        Operands::ProgramIn(name) => {
+            let _ = write!(out, " {name} [COMMAND [ARGUMENT]…]");
+        }
         Operands::Anything => out.push_str(" …"),
         Operands::Ssh => out.push_str(" [USER@]NODE [COMMAND…]"),
         Operands::Words {

@@ -3,7 +3,7 @@
 use crate::admin::nodes::print_nodes;
 use crate::flags::{Arguments, Outcome};
 use crate::help;
-use crate::output::print;
+use crate::output::{self, print};
 use fleetgate_checks::plugin::{self, Listing, Place};
 use fleetgate_client::error::ClientError;
 use fleetgate_client::master_client::{Keep, PERSIST, ProxyConnector};
@@ -12,6 +12,7 @@ use fleetgate_client::timings::Timings;
 use fleetgate_client::{config, connect, files};
 use fleetgate_policy::account_and_container;
 use fleetgate_proto::v1::Node;
+use std::collections::BTreeSet;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
@@ -57,9 +58,35 @@ fn containers(given: &Arguments) -> Outcome {
         address: given.value("address"),
         home: given.value("home"),
     };
-    let if_none = if_no_container(profile.as_ref().map(|profile| profile.logins.as_slice()));
-    plugin::list(&place, Listing::Containers, given.has("json"), &if_none)
-        .map_err(|why| given.wrong(why.to_string()).into())
+    let logins = profile.as_ref().map(|profile| profile.logins.as_slice());
+    let code = plugin::list(
+        &place,
+        Listing::Containers,
+        given.has("json"),
+        &if_no_container(logins),
+    )
+    .map_err(|why| given.wrong(why.to_string()))?;
+    if let (Some(used), None) = (&login, given.value("login")) {
+        let others = other_accounts(logins.unwrap_or_default(), account_and_container(used).0);
+        if !others.is_empty() {
+            let others = others.into_iter().collect::<Vec<&str>>().join(", --login ");
+            eprintln!(
+                "fleetgate: these are for {}; you have logins of other accounts, which may lead into others: --login {}",
+                output::printable(account_and_container(used).0),
+                output::printable(&others)
+            );
+        }
+    }
+    Ok(code)
+}
+
+/// The accounts, but for this one, by which these logins lead into containers.
+fn other_accounts<'a>(logins: &'a [String], account: &str) -> BTreeSet<&'a str> {
+    let parts = logins.iter().map(|login| account_and_container(login));
+    let into = parts.filter(|(_, container)| container.is_some());
+    into.map(|(account, _)| account)
+        .filter(|other| *other != account)
+        .collect()
 }
 
 /// Why there may be no container for who has these logins, and what to do; none: who has no login of a cluster.
@@ -189,6 +216,13 @@ fn this_program() -> Result<PathBuf, ClientError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn other_accounts_that_lead_into_containers_are_told() {
+        let logins = ["ada", "ada+web-*", "root+*", "root+db", "bob"].map(str::to_owned);
+        assert_eq!(other_accounts(&logins, "ada"), BTreeSet::from(["root"]));
+        assert_eq!(other_accounts(&logins[..2], "ada"), BTreeSet::new());
+    }
 
     #[test]
     fn who_is_shown_no_container_is_told_whom_to_ask() {

@@ -8,7 +8,7 @@
 
 pub mod options;
 
-use fleetgate_containers::{ContainerRecord, Overrides, SearchPaths, find, open};
+use fleetgate_containers::{ContainerRecord, Overrides, SearchPaths, find, kept_by_users, open};
 use fleetgate_launch::{Launch, LaunchError, Launcher, RunningHelper, failure_words, local};
 use fleetgate_seal::{FallbackChain, Options, Source};
 use fleetgate_sys::process::{self, Exit};
@@ -106,7 +106,7 @@ pub fn run(request: Request, terminal: Option<Terminal>, program: Source) -> Res
             return Err(NotExecuted::new(found.display_name(), &failure, is_shell).into());
         }
         Err(LaunchError::Refused(failure)) => {
-            let (why, remedy) = (failure_words(&failure), remedy(&failure));
+            let (why, remedy) = (words(&failure), remedy(&failure));
             return Err(format!("container {}: {why}{remedy}", found.display_name()).into());
         }
         Err(e) => return Err(format!("container {}: {e}", found.display_name()).into()),
@@ -174,7 +174,20 @@ const LIST: &str = "`fleetgate container ls`";
 
 /// Why no container was found, with the way to those that there are. `root`: the one place in which it was looked for.
 fn with_remedy(error: &fleetgate_containers::Error, root: Option<&Path>) -> String {
-    use fleetgate_containers::Error::{None as NoContainer, Several};
+    use fleetgate_containers::Error::{Mistyped, None as NoContainer, Several, ShortId};
+    if let (NoContainer { name, there }, Some(root)) = (error, root) {
+        let users = kept_by_users(root);
+        if users.contains(name) {
+            return format!(
+                "container {name:?} in {} does not belong to root, and so has no name here: --pid N enters it, where N is the \
+                 number of its first process",
+                root.display()
+            );
+        }
+        if let (true, Some(note)) = (there.is_empty(), note_on_users(root)) {
+            return format!("no container {name:?} of root's runs here; {note}");
+        }
+    }
     match (error, root) {
         (NoContainer { name, there }, Some(root)) if there.is_empty() => format!(
             "no container {name:?} runs here, nor any other by what --root {} has: without it the usual places are searched",
@@ -184,8 +197,33 @@ fn with_remedy(error: &fleetgate_containers::Error, root: Option<&Path>) -> Stri
             "no container {name:?} runs here, nor any other: --root names a runtime's own directory, --pid a process of a \
              container"
         ),
-        (NoContainer { .. } | Several { .. }, None) => format!("{error}; {LIST} shows all"),
+        (Mistyped { .. }, None) => format!("{error} {LIST} shows all"),
+        (NoContainer { .. } | ShortId { .. } | Several { .. }, None) => format!("{error}; {LIST} shows all"),
         _ => error.to_string(),
+    }
+}
+
+/// That there are containers in a runtime's directory which no list has, because they are not root's.
+pub fn note_on_users(root: &Path) -> Option<String> {
+    let what = match kept_by_users(root).len() {
+        0 => return None,
+        1 => "1 container".to_owned(),
+        many => format!("{many} containers"),
+    };
+    Some(format!(
+        "{what} in {} not belonging to root, and so without a name here: `fleetgate container exec --pid N` enters one, where N is \
+         the number of its first process",
+        root.display()
+    ))
+}
+
+/// Why the helper refused.
+fn words(failure: &Failure) -> String {
+    match failure.reason {
+        Reason::Missing if failure.errno == Errno::ENOTDIR.0 => {
+            format!("{}: it is no directory", failure.subject.to_string_lossy())
+        }
+        _ => failure_words(failure),
     }
 }
 

@@ -5,6 +5,11 @@ use fleetgate_sys::Errno;
 use std::fmt;
 use std::path::PathBuf;
 
+/// How many are named to who asked for one that is not there.
+pub const NAMED: usize = 8;
+/// The fewest characters of an id that stand for it.
+pub const SHORTEST: usize = 4;
+
 /// Why there is no entering.
 #[derive(Debug)]
 pub enum Error {
@@ -12,14 +17,26 @@ pub enum Error {
     None {
         /// What was asked for.
         name: String,
-        /// What is there, some of it.
+        /// What is there, by name; of many one more than [`NAMED`].
         there: Vec<String>,
+    },
+    /// No container of this name or id, and one of nearly this name.
+    Mistyped {
+        /// What was asked for.
+        name: String,
+        /// What was probably meant.
+        meant: String,
+    },
+    /// No container of this name or id, and an id that begins so, but too little of it.
+    ShortId {
+        /// What was asked for.
+        name: String,
     },
     /// Several that fit.
     Several {
         /// What was asked for.
         name: String,
-        /// Their ids.
+        /// Their ids, each with its runtime.
         fit: Vec<String>,
     },
     /// It is there and cannot be entered.
@@ -50,26 +67,39 @@ pub enum Unusable {
     File(PathBuf, String),
     /// Its seccomp profile cannot be kept.
     Profile(ProfileError),
+    /// Something that only an administrator of the machine can change.
+    ForAdministrators(&'static str),
     /// The kernel refuses.
     System(&'static str, Errno),
 }
+
+/// What says to who comes by SSH which containers there are. Whether by a cluster is not known here.
+const LISTS: &str =
+    "`fleetgate ls --containers NODE`, or without a cluster `ssh -s ACCOUNT@HOST fleetgate-containers`,";
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::None { name, there } if there.is_empty() => write!(
                 f,
-                "no container {name:?} runs here: `fleetgate ls --containers NODE` shows those that you may enter"
+                "no container {name:?} runs here: {LISTS} shows those that you may enter"
             ),
             Error::None { name, there } => {
-                let there = there.join(", ");
-                write!(f, "no container {name:?} runs here; there are {there}")
+                let more = if there.len() > NAMED { " and more" } else { "" };
+                let there = there[..there.len().min(NAMED)].join(", ");
+                write!(f, "no container {name:?} runs here; there are {there}{more}")
             }
+            Error::Mistyped { name, meant } => {
+                write!(f, "no container {name:?} runs here; did you mean {meant}?")
+            }
+            Error::ShortId { name } => write!(
+                f,
+                "no container {name:?} runs here, and of an id the first {SHORTEST} characters are needed, or more"
+            ),
             Error::Several { name, fit } if fit.is_empty() => {
                 write!(
                     f,
-                    "{name:?} may be any of several containers: say more of its id; `fleetgate ls --containers NODE` shows those \
-                     that you may enter"
+                    "{name:?} may be any of several containers: say more of its id; {LISTS} shows those that you may enter"
                 )
             }
             Error::Several { name, fit } => {
@@ -111,26 +141,78 @@ impl fmt::Display for Unusable {
             ),
             Unusable::File(path, why) => write!(f, "{}: {why}", path.display()),
             Unusable::Profile(why) => write!(f, "its seccomp profile: {why}"),
+            Unusable::ForAdministrators(why) => write!(f, "{why}: ask an administrator of the machine"),
             Unusable::System(doing, errno) => write!(f, "{doing}: {errno}"),
         }
     }
 }
 
 impl Error {
-    /// The same without the names of other containers, which are not everybody's to know.
+    /// For a user who comes by SSH: without the names of other containers and the machine's paths, which are not everybody's to
+    /// know, and without what only root of the machine can do.
     pub fn without_others(self) -> Error {
         match self {
-            Error::None { name, .. } => Error::None {
+            Error::Unusable { name, why } => Error::Unusable {
                 name,
-                there: Vec::new(),
+                why: match why {
+                    Unusable::NotRoots(_) => Unusable::ForAdministrators(
+                        "others than root may change its configuration, which says what who enters may do",
+                    ),
+                    Unusable::NoConfiguration => {
+                        Unusable::ForAdministrators("its configuration is not where its runtime says")
+                    }
+                    why => why,
+                },
             },
+            Error::None { name, .. } | Error::Mistyped { name, .. } | Error::ShortId { name } => {
+                Error::None {
+                    name,
+                    there: Vec::new(),
+                }
+            }
             Error::Several { name, .. } => Error::Several {
                 name,
                 fit: Vec::new(),
             },
-            other => other,
         }
     }
 }
 
 impl std::error::Error for Error {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_comes_by_ssh_reads_neither_paths_nor_names_of_others() {
+        let unusable = |why| Error::Unusable {
+            name: "web".to_owned(),
+            why,
+        };
+        let path = PathBuf::from("/var/lib/containers/storage/overlay-containers/web/userdata/config.json");
+        let table = [
+            (
+                unusable(Unusable::NotRoots(path)),
+                "container web: others than root may change its configuration, which says what who enters may do: ask an \
+                 administrator of the machine",
+            ),
+            (
+                unusable(Unusable::NoConfiguration),
+                "container web: its configuration is not where its runtime says: ask an administrator of the machine",
+            ),
+            (
+                unusable(Unusable::Ended),
+                "container web: it has ended; start it, then try again",
+            ),
+        ];
+        for (error, words) in table {
+            assert_eq!(error.without_others().to_string(), words);
+        }
+        let none = Error::None {
+            name: "web".to_owned(),
+            there: vec!["secret".to_owned()],
+        };
+        assert!(!none.without_others().to_string().contains("secret"));
+    }
+}

@@ -1,20 +1,18 @@
 //! One container by what a person calls it, or all of them.
 
-use crate::error::{Error, Unusable};
-use crate::process;
+use crate::error::{Error, NAMED, SHORTEST, Unusable};
 use crate::sources::{K3S, SearchPaths};
+use crate::{cgroups, process};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
-/// The fewest characters of an id that stand for it.
-const SHORTEST: usize = 4;
 /// The namespace of containerd's that Kubernetes has.
-const KUBERNETES: &str = "k8s.io";
+pub(crate) const KUBERNETES_OF_CONTAINERD: &str = "k8s.io";
+/// The annotation that says who started a container, of those that share runc and crun.
+pub(crate) const MANAGER: &str = "io.container.manager";
 /// The annotation of CRI-O's with a container's pod.
-const SANDBOX_OF_CRI_O: &str = "io.kubernetes.cri-o.SandboxID";
-/// How many are named to who asked for one that is not there.
-const NAMED: usize = 8;
+pub(crate) const SANDBOX_OF_CRI_O: &str = "io.kubernetes.cri-o.SandboxID";
 
 /// Who started it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,7 +91,7 @@ pub struct ContainerRecord {
     pub pid: i32,
     /// When that began, in clock ticks since boot; none: the runtime does not say.
     pub started: Option<u64>,
-    /// Its labels and annotations.
+    /// Its labels, and those of its annotations that whoever started it wrote.
     pub labels: BTreeMap<String, String>,
     /// Those are all of them: what keeps them was read.
     pub labels_are_all: bool,
@@ -101,6 +99,8 @@ pub struct ContainerRecord {
     pub labels_missing: Option<String>,
     /// Its configuration, in the form of the Open Container Initiative.
     pub config: Option<PathBuf>,
+    /// All annotations of its configuration are labels.
+    pub(crate) annotations_are_all: bool,
     /// Where Docker keeps it, as far as its configuration says.
     pub(crate) docker: Option<PathBuf>,
     /// Podman's or CRI-O's containers, where its bundle is among them.
@@ -120,6 +120,7 @@ impl ContainerRecord {
             labels_are_all: false,
             labels_missing: None,
             config: None,
+            annotations_are_all: false,
             docker: None,
             storage: None,
         }
@@ -131,7 +132,7 @@ impl ContainerRecord {
     }
 
     pub(crate) fn name(&mut self, name: &str) {
-        if !name.is_empty() && self.names.iter().all(|known| known != name) {
+        if !name.is_empty() && is_printable(name) && self.names.iter().all(|known| known != name) {
             self.names.push(name.to_owned());
         }
     }
@@ -168,14 +169,11 @@ impl ContainerRecord {
             return None;
         }
         match self.namespace.as_deref() {
-            Some(KUBERNETES) => match &self.config {
+            Some(KUBERNETES_OF_CONTAINERD) => match &self.config {
                 Some(config) if config.starts_with(K3S) => Some(KubernetesRuntime::K3s),
                 _ => Some(KubernetesRuntime::Containerd),
             },
-            // Podman writes the same of a container in a pod of its own.
-            None if self.labels.contains_key(SANDBOX_OF_CRI_O) && !is("io.container.manager", "libpod") => {
-                Some(KubernetesRuntime::CriO)
-            }
+            None if is_by_cri_o(&self.labels) => Some(KubernetesRuntime::CriO),
             _ => None,
         }
     }
@@ -185,6 +183,30 @@ impl ContainerRecord {
         let began = process::start_time(self.pid);
         began.is_some() && self.started.is_none_or(|started| began == Some(started))
     }
+
+    /// Whether its processes stand still.
+    pub fn is_paused(&self) -> bool {
+        matches!(cgroups::of(self.pid), Err(Unusable::Paused))
+    }
+}
+
+/// Whether these annotations are of a container that CRI-O started. Podman writes the pod of a container in a pod of its own.
+pub(crate) fn is_by_cri_o(annotations: &BTreeMap<String, String>) -> bool {
+    match annotations.get(MANAGER).map(String::as_str) {
+        Some("cri-o") => true,
+        Some("libpod") => false,
+        _ => annotations.contains_key(SANDBOX_OF_CRI_O),
+    }
+}
+
+/// Whether a name can be shown: names come to terminals and logs, and what cannot be seen, or turns the direction of a line, makes
+/// one look like another.
+pub(crate) fn is_printable(name: &str) -> bool {
+    let is_unseen = |c: char| {
+        matches!(c, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
+    };
+    !name.chars().any(|c| c.is_control() || is_unseen(c))
 }
 
 /// All that run, by their names.
@@ -210,23 +232,60 @@ pub fn find_among<'a>(all: &'a [ContainerRecord], name: &str) -> Result<&'a Cont
     let running: Vec<&ContainerRecord> = fit.iter().copied().filter(|found| found.runs()).collect();
     match running[..] {
         [one] => Ok(one),
-        [] if fit.is_empty() => Err(Error::None {
-            name: name.to_owned(),
-            there: all
-                .iter()
-                .filter(|found| found.runs())
-                .take(NAMED)
-                .map(|found| found.display_name().to_owned())
-                .collect(),
-        }),
+        [] if fit.is_empty() => Err(none_of(all, name)),
         [] => Err(Error::Unusable {
             name: name.to_owned(),
             why: Unusable::Ended,
         }),
         _ => Err(Error::Several {
             name: name.to_owned(),
-            fit: running.iter().map(|found| found.id.clone()).collect(),
+            fit: running
+                .iter()
+                .map(|found| format!("{} ({})", found.id, found.runtime))
+                .collect(),
         }),
+    }
+}
+
+/// Why none of them is meant by `name`, with what may have been.
+fn none_of(all: &[ContainerRecord], name: &str) -> Error {
+    let name = name.to_owned();
+    let mut near = all
+        .iter()
+        .filter(|found| is_near(found.display_name(), &name) && found.runs());
+    if let (Some(meant), None) = (near.next(), near.next()) {
+        let meant = meant.display_name().to_owned();
+        return Error::Mistyped { name, meant };
+    }
+    let begins = |found: &ContainerRecord| found.id.starts_with(&name) && found.runs();
+    if (1..SHORTEST).contains(&name.len()) && all.iter().any(begins) {
+        return Error::ShortId { name };
+    }
+    // The first by name, one more than is said. A sort would be a large part of `fleetgate-exec`.
+    let mut there: Vec<String> = Vec::new();
+    for found in all {
+        let own = found.display_name();
+        let at = there.iter().take_while(|other| other.as_str() <= own).count();
+        if at <= NAMED && found.runs() {
+            there.insert(at, own.to_owned());
+            there.truncate(NAMED + 1);
+        }
+    }
+    Error::None { name, there }
+}
+
+/// Whether one letter more, less or another makes one of the other, or two that changed places; or nothing but capitals.
+fn is_near(one: &str, other: &str) -> bool {
+    let same = |(a, b): &(&u8, &u8)| a.eq_ignore_ascii_case(b);
+    let (one, other) = (one.as_bytes(), other.as_bytes());
+    let front = one.iter().zip(other).take_while(same).count();
+    let (one, other) = (&one[front..], &other[front..]);
+    let back = one.iter().rev().zip(other.iter().rev()).take_while(same).count();
+    match (&one[..one.len() - back], &other[..other.len() - back]) {
+        ([], []) => true,
+        ([] | [_], [] | [_]) => front + back > 1,
+        ([a, b], [c, d]) => a == d && b == c,
+        _ => false,
     }
 }
 
@@ -244,6 +303,58 @@ fn candidates<'a>(all: &'a [ContainerRecord], name: &str) -> Vec<&'a ContainerRe
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_that_is_not_there_is_told_with_what_may_be_meant() {
+        let own = process_id();
+        let found = |id: &str, name: &str| {
+            let mut found = ContainerRecord::new(id.to_owned(), Runtime::Docker, own);
+            found.name(name);
+            found
+        };
+        let said = |all: &[ContainerRecord], name: &str| {
+            let error = find_among(all, name).expect_err(name);
+            error.to_string()
+        };
+        let few = [found("b1f0", "web-1"), found("a0c1", "db")];
+        for (name, words) in [
+            ("nothing", "runs here; there are db, web-1"),
+            ("Web-1", "did you mean web-1?"),
+            ("wbe-1", "did you mean web-1?"),
+            ("web1", "did you mean web-1?"),
+            ("b1f", "of an id the first 4 characters are needed"),
+            ("", "there are db, web-1"),
+        ] {
+            let said = said(&few, name);
+            assert!(
+                said.contains(words) && said.contains(&format!("no container {name:?}")),
+                "{name}: {said}"
+            );
+        }
+        let names = ["h", "c", "b", "i", "a", "d", "g", "e", "f"].map(|name| name.repeat(8));
+        let mut many = names.map(|name| found(&name, &name)).to_vec();
+        let tail = "eeeeeeee, ffffffff, gggggggg, hhhhhhhh and more";
+        assert!(
+            said(&many, "nothing").ends_with(tail),
+            "{}",
+            said(&many, "nothing")
+        );
+        many.pop();
+        assert!(said(&many, "nothing").ends_with("hhhhhhhh, iiiiiiii"));
+        // Of two that are near nobody knows which was meant.
+        let near = [found("1", "web-1"), found("2", "web-2")];
+        assert!(said(&near, "web-9").ends_with("there are web-1, web-2"));
+        let mut twice = [found("1", "web"), found("2", "web")];
+        twice[1].runtime = Runtime::Podman;
+        assert_eq!(
+            said(&twice, "web"),
+            "\"web\" may be any of 1 (docker), 2 (podman): say more of its id"
+        );
+    }
+
+    fn process_id() -> i32 {
+        fleetgate_sys::process::id()
+    }
 
     #[test]
     fn who_started_a_container_says_who_knows_its_labels() {

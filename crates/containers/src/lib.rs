@@ -21,8 +21,8 @@ mod sources;
 
 pub use error::{Error, Unusable};
 pub use find::{ContainerRecord, KubernetesRuntime, Runtime, find, find_among, list};
-pub use on_disk::is_roots_socket;
+pub use on_disk::{is_roots_socket, kept_by_users};
 pub use open::{OpenContainer, Overrides, open};
 pub use profile::{ProfileError, compile};
-pub use remembered::Remembered;
+pub use remembered::{Remembered, Weighed};
 pub use sources::SearchPaths;

@@ -30,6 +30,22 @@ pub fn directories_called(root: &Path, beginning: &str) -> Vec<PathBuf> {
         .collect()
 }
 
+/// The containers in a runtime's directory that do not belong to root: they have no names here.
+pub fn kept_by_users(root: &Path) -> Vec<String> {
+    let is_users = |path: &Path| fs::symlink_metadata(path).is_ok_and(|kept| !is_believed(kept.uid()));
+    let entries = fs::read_dir(root).into_iter().flatten().flatten();
+    entries
+        .filter(|entry| {
+            let path = entry.path();
+            let states = ["state.json", "status"].map(|file| path.join(file));
+            let mut states = states.iter().filter(|state| state.is_file());
+            states.any(|state| is_users(&path) || is_users(state))
+        })
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .take(MAX_CONTAINERS)
+        .collect()
+}
+
 /// What a file says; none: it is not there, too long, or not root's.
 pub fn text(path: &Path) -> Option<String> {
     use std::io::Read;

@@ -11,7 +11,7 @@ use std::ffi::CString;
 /// What the caller wants otherwise than the container has it.
 #[derive(Clone, Debug, Default)]
 pub struct Overrides {
-    /// Whom to be inside: `NAME`, `UID`, either with `:GROUP`.
+    /// Whom to be inside: `NAME`, `UID`, either with `:GROUP`; `:GROUP` alone: the container's own user.
     pub user: Option<String>,
     /// The working directory.
     pub directory: Option<String>,
@@ -59,7 +59,14 @@ fn opened(found: &ContainerRecord, wanted: &Overrides) -> Result<OpenContainer, 
         CString::new(what).map_err(|_| Unusable::System("a NUL in a name", fleetgate_sys::Errno::EINVAL))
     };
     if let Some(user) = &wanted.user {
-        container.user = InsideUser::Named { name: text(user)? };
+        let name = match (user.strip_prefix(':'), &container.user) {
+            // Another group alone.
+            (Some(group), InsideUser::Numbers { ids }) if !group.is_empty() => {
+                text(&format!("{}:{group}", ids.uid))?
+            }
+            _ => text(user)?,
+        };
+        container.user = InsideUser::Named { name };
         // Another user than its own: root has what the container may have, others what their programs' files give them.
         let bounding = container.capabilities.bounding;
         container.capabilities.inheritable = 0;

@@ -45,27 +45,46 @@ impl Stamp {
 /// What was made of one file, of whatever type that is: the map's code is there once.
 type Made = Arc<dyn Any + Send + Sync>;
 
-/// Of each file, what was made of it; at most so many files, and then of none.
+/// What can be remembered.
+pub trait Weighed: Any + Send + Sync {
+    /// How many bytes it has of texts and lists.
+    fn bytes(&self) -> usize;
+}
+
+/// Of each file, what was made of it; at most so many files and so many bytes. When there is no room, those are forgotten that
+/// are gone, and if that gives none, all.
 pub struct Remembered {
     most: usize,
-    known: Mutex<BTreeMap<PathBuf, (Stamp, Made)>>,
+    most_bytes: usize,
+    known: Mutex<Known>,
+}
+
+struct Known {
+    files: BTreeMap<PathBuf, Kept>,
+    bytes: usize,
+}
+
+struct Kept {
+    stamp: Stamp,
+    made: Made,
+    bytes: usize,
 }
 
 impl Remembered {
-    /// Nothing yet, and at most so many.
-    pub const fn new(most: usize) -> Remembered {
+    /// Nothing yet, and at most so many, of so many bytes together.
+    pub const fn new(most: usize, most_bytes: usize) -> Remembered {
         Remembered {
             most,
-            known: Mutex::new(BTreeMap::new()),
+            most_bytes,
+            known: Mutex::new(Known {
+                files: BTreeMap::new(),
+                bytes: 0,
+            }),
         }
     }
 
     /// What `make` makes of the file, or made of it before. An error, and what is made of a link, are not remembered.
-    pub fn of<T: Any + Send + Sync, E>(
-        &self,
-        path: &Path,
-        make: impl FnOnce() -> Result<T, E>,
-    ) -> Result<Arc<T>, E> {
+    pub fn of<T: Weighed, E>(&self, path: &Path, make: impl FnOnce() -> Result<T, E>) -> Result<Arc<T>, E> {
         // Before it is read: a change meanwhile gives it another.
         let stamp = Stamp::at(path);
         let known = stamp.and_then(|stamp| self.get(path, stamp));
@@ -74,26 +93,50 @@ impl Remembered {
         }
         let made = Arc::new(make()?);
         if let Some(stamp) = stamp {
-            self.keep(path, stamp, made.clone());
+            self.keep(path, stamp, made.bytes() + path.as_os_str().len(), made.clone());
         }
         Ok(made)
     }
 
     fn get(&self, path: &Path, stamp: Stamp) -> Option<Made> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let (of, made) = known.get(path)?;
-        (*of == stamp).then(|| made.clone())
+        let kept = known.files.get(path)?;
+        (kept.stamp == stamp).then(|| kept.made.clone())
     }
 
-    fn keep(&self, path: &Path, stamp: Stamp, made: Made) {
-        if !stamp.is_sure() {
+    fn keep(&self, path: &Path, stamp: Stamp, bytes: usize, made: Made) {
+        if !stamp.is_sure() || bytes > self.most_bytes {
             return;
         }
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.len() >= self.most {
-            known.clear();
+        let has_room =
+            |known: &Known| known.files.len() < self.most && known.bytes + bytes <= self.most_bytes;
+        if !has_room(&known) {
+            known.forget_those_that_are_gone();
         }
-        known.insert(path.to_owned(), (stamp, made));
+        if !has_room(&known) {
+            known.files.clear();
+            known.bytes = 0;
+        }
+        known.insert(path.to_owned(), Kept { stamp, made, bytes });
+    }
+}
+
+impl Known {
+    fn insert(&mut self, path: PathBuf, kept: Kept) {
+        self.bytes += kept.bytes;
+        if let Some(before) = self.files.insert(path, kept) {
+            self.bytes -= before.bytes;
+        }
+    }
+
+    fn forget_those_that_are_gone(&mut self) {
+        self.bytes = 0;
+        for (path, kept) in std::mem::take(&mut self.files) {
+            if Stamp::at(&path) == Some(kept.stamp) {
+                self.insert(path, kept);
+            }
+        }
     }
 }
 
@@ -103,10 +146,22 @@ mod tests {
     use std::cell::Cell;
     use std::time::Duration;
 
+    impl Weighed for String {
+        fn bytes(&self) -> usize {
+            self.len()
+        }
+    }
+
+    impl Weighed for usize {
+        fn bytes(&self) -> usize {
+            0
+        }
+    }
+
     #[test]
     fn a_file_is_read_again_when_it_changed() {
         let path = std::env::temp_dir().join(format!("fleetgate-remembered-{}", std::process::id()));
-        let (known, read) = (Remembered::new(8), Cell::new(0));
+        let (known, read) = (Remembered::new(8, 1000), Cell::new(0));
         let ask = || {
             let made = known.of(&path, || {
                 read.set(read.get() + 1);
@@ -138,7 +193,7 @@ mod tests {
 
     #[test]
     fn only_so_many_are_remembered() {
-        let known = Remembered::new(2);
+        let known = Remembered::new(2, 1000);
         let old: Vec<PathBuf> = [
             "/proc/self/exe",
             "/bin/sh",
@@ -151,7 +206,40 @@ mod tests {
         .collect();
         for (n, path) in old.iter().enumerate() {
             assert_eq!(known.of(path, || Ok::<_, ()>(n)), Ok(Arc::new(n)));
-            assert!(known.known.lock().expect("whole").len() <= 2);
+            assert!(known.known.lock().expect("whole").files.len() <= 2);
         }
+    }
+
+    #[test]
+    fn those_that_are_gone_are_forgotten_first_and_bytes_are_counted() {
+        let place = std::env::temp_dir().join(format!("fleetgate-forgotten-{}", std::process::id()));
+        fs::create_dir_all(&place).expect("made");
+        let known = Remembered::new(8, 1000);
+        let paths: Vec<PathBuf> = ["gone", "there", "new", "long"]
+            .map(|name| place.join(name))
+            .into();
+        for path in &paths {
+            fs::write(path, "x").expect("written");
+        }
+        std::thread::sleep(Duration::from_secs(u64::try_from(LATELY).expect("small") + 1));
+        let keep = |path: &PathBuf, bytes: usize| {
+            let made = known.of(path, || Ok::<_, ()>("x".repeat(bytes - path.as_os_str().len())));
+            assert!(made.is_ok());
+            let known = known.known.lock().expect("whole");
+            assert_eq!(
+                known.bytes,
+                known.files.values().map(|kept| kept.bytes).sum::<usize>()
+            );
+            let names = known.files.keys().filter_map(|path| path.file_name()?.to_str());
+            names.map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(keep(&paths[0], 400), ["gone"]);
+        assert_eq!(keep(&paths[1], 400), ["gone", "there"]);
+        fs::remove_file(&paths[0]).expect("removed");
+        assert_eq!(keep(&paths[2], 400), ["new", "there"]);
+        // What has no room alone is not kept, and takes none.
+        assert_eq!(keep(&paths[3], 1001), ["new", "there"]);
+        assert_eq!(keep(&paths[3], 400), ["long"]);
+        fs::remove_dir_all(&place).expect("removed");
     }
 }

@@ -5,7 +5,7 @@ use crate::error::Unusable;
 use crate::on_disk::document;
 use crate::process::Bounds;
 use crate::profile;
-use crate::remembered::Remembered;
+use crate::remembered::{Remembered, Weighed};
 use fleetgate_wire::common::{Ids, Variable};
 use fleetgate_wire::container::{Capabilities, Container, InsideUser, Label, Window};
 use fleetgate_wire::exec::Limit;
@@ -16,6 +16,8 @@ use std::path::Path;
 
 /// The most containers whose settings are kept: a filter has some kilobytes.
 const MAX_KNOWN: usize = 256;
+/// The most bytes of them.
+const MAX_REMEMBERED: usize = 16 << 20;
 
 /// Capabilities by number.
 const CAPABILITIES: [&str; 41] = [
@@ -133,9 +135,18 @@ pub fn unknown(bounds: Bounds) -> Container {
     }
 }
 
+impl Weighed for Container {
+    fn bytes(&self) -> usize {
+        let variables = self.environment.iter();
+        let variables =
+            variables.map(|variable| variable.name.as_bytes().len() + variable.value.as_bytes().len());
+        self.filter.len() + variables.sum::<usize>()
+    }
+}
+
 /// The order's part by a configuration.
 pub fn read(config: &Path) -> Result<Container, Unusable> {
-    static KNOWN: Remembered = Remembered::new(MAX_KNOWN);
+    static KNOWN: Remembered = Remembered::new(MAX_KNOWN, MAX_REMEMBERED);
     KNOWN
         .of(config, || parsed(config))
         .map(|known| Container::clone(&known))

@@ -16,12 +16,12 @@ use std::time::Duration;
 use tokio::net::UnixStream;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::{Instant, timeout_at};
-use tonic::Status;
+use tonic::{Code, Status};
 
 /// How long one look may take, however many containers it asks about.
 pub const TIME: Duration = Duration::from_millis(500);
-/// The most that a container runtime may send in one look: some 300 containers.
-pub const BYTES: usize = 1 << 20;
+/// The most that a container runtime may send for one answer. Annotations of a pod come with it, of which Kubernetes takes 256 KB.
+pub const ANSWER: usize = 384 << 10;
 
 /// A look that is under way. A runtime and connections are made when something is asked, and go with this value.
 pub struct Look {
@@ -33,7 +33,7 @@ pub struct Look {
 /// To one container runtime.
 struct Connection {
     client: RuntimeServiceClient<Channel>,
-    /// How many bytes it may still send.
+    /// How many bytes it may still send for this answer.
     left: Arc<AtomicUsize>,
     /// The pod that was asked about last: its containers follow each other.
     pod: Option<PodSandbox>,
@@ -63,10 +63,12 @@ impl Look {
         };
         let connection = self.connections[at].1.as_mut().map_err(|e| e.clone())?;
         let answer = async { timeout_at(self.end, connection.labels(id)).await };
-        let answer = self.runtime.block_on(answer);
-        answer
-            .unwrap_or(Err(Reason::Silent))
-            .map_err(|reason| reason.of(socket))
+        let answer = self.runtime.block_on(answer).unwrap_or(Err(Reason::Silent));
+        if answer == Err(Reason::TooMuch) {
+            // That connection is of no more use. The containers behind this one are asked about on another.
+            drop(self.connections.swap_remove(at));
+        }
+        answer.map_err(|reason| reason.of(socket))
     }
 }
 
@@ -86,11 +88,11 @@ impl Connection {
         if listener != 0 && !cfg!(test) {
             return Err(Reason::Listener(listener));
         }
-        let (stream, left) = BoundedStream::new(stream, BYTES);
+        let (stream, left) = BoundedStream::new(stream, ANSWER);
         let channel = connect(stream, Tuning::HERE).await;
         let channel = channel.map_err(|e| Reason::refused(&e.to_string()))?;
         Ok(Connection {
-            client: RuntimeServiceClient::new(channel).max_decoding_message_size(BYTES),
+            client: RuntimeServiceClient::new(channel).max_decoding_message_size(ANSWER),
             left,
             pod: None,
         })
@@ -110,6 +112,7 @@ impl Connection {
     }
 
     async fn container(&mut self, id: &str) -> Result<Container, Reason> {
+        self.expect_answer()?;
         let filter = Some(ContainerFilter { id: id.to_owned() });
         let answer = self
             .client
@@ -125,6 +128,7 @@ impl Connection {
     }
 
     async fn pod(&mut self, id: &str) -> Result<PodSandbox, Reason> {
+        self.expect_answer()?;
         let filter = Some(PodSandboxFilter { id: id.to_owned() });
         let answer = self
             .client
@@ -135,9 +139,20 @@ impl Connection {
         pod.ok_or_else(|| Reason::refused("it knows a container and not the container's pod"))
     }
 
+    /// It may say so much again; not if it has said too much.
+    fn expect_answer(&self) -> Result<(), Reason> {
+        if self.left.load(Relaxed) == 0 {
+            return Err(Reason::TooMuch);
+        }
+        self.left.store(ANSWER, Relaxed);
+        Ok(())
+    }
+
     fn reason(&self, status: &Status) -> Reason {
         match self.left.load(Relaxed) {
             0 => Reason::TooMuch,
+            // The message itself is longer, by what it says at its beginning.
+            _ if status.code() == Code::OutOfRange => Reason::TooMuch,
             _ => Reason::refused(&fleetgate_net::h2::words(status)),
         }
     }

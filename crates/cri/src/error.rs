@@ -28,7 +28,7 @@ pub enum Reason {
     Connecting(String),
     /// Its time was over.
     Silent,
-    /// It sent more than one look may read.
+    /// It sent more than one answer may have.
     TooMuch,
     /// It refused the request, or its answer makes no sense.
     Refused(String),
@@ -57,6 +57,13 @@ impl Reason {
     }
 }
 
+impl Reason {
+    /// Whether it lies in what somebody gave the container's pod, which stays while the container is there.
+    pub fn stays(&self) -> bool {
+        matches!(self, Reason::TooMuch | Reason::Labels | Reason::Unprintable)
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let socket = self.socket.display();
@@ -77,7 +84,7 @@ impl fmt::Display for Error {
             ),
             Reason::TooMuch => write!(
                 f,
-                "the container runtime at {socket} said more than is read at once; try again"
+                "the container runtime at {socket} said more about it than is read: give its pod shorter annotations and labels"
             ),
             Reason::Refused(why) => write!(
                 f,

@@ -2,8 +2,8 @@
 //! terminals.
 
 use crate::error::Reason;
-use fleetgate_containers::ContainerRecord;
-use std::collections::{BTreeMap, HashMap};
+use fleetgate_containers::{ContainerRecord, Weighed};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// The most labels of a container and its pod together.
 pub const MAX_LABELS: usize = 256;
@@ -14,12 +14,16 @@ const KUBERNETES: &str = "io.kubernetes.";
 
 /// What a container runtime says about one container.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Labels(BTreeMap<String, String>);
+pub struct Labels {
+    known: BTreeMap<String, String>,
+    /// Names that only Kubernetes gives, and that the pod alone has: whoever made it chose them, so they are none.
+    dropped: BTreeSet<String>,
+}
 
 impl Labels {
     /// Of a container and its pod. Who made the pod chooses the pod's; a container's are chosen by Kubernetes, and count more.
     pub fn new(pod: HashMap<String, String>, container: HashMap<String, String>) -> Result<Labels, Reason> {
-        let all: BTreeMap<String, String> = pod.into_iter().chain(container).collect();
+        let all: BTreeMap<String, String> = pod.into_iter().chain(container.clone()).collect();
         let words = || all.iter().flat_map(|(key, value)| [key, value]);
         if all.len() > MAX_LABELS || words().map(String::len).sum::<usize>() > MAX_BYTES {
             return Err(Reason::Labels);
@@ -27,16 +31,29 @@ impl Labels {
         if !words().all(|word| word.bytes().all(|byte| (b' '..=b'~').contains(&byte))) {
             return Err(Reason::Unprintable);
         }
-        Ok(Labels(all))
+        let (known, dropped): (BTreeMap<_, _>, BTreeMap<_, _>) = all
+            .into_iter()
+            .partition(|(key, _)| !key.starts_with(KUBERNETES) || container.contains_key(key));
+        Ok(Labels {
+            known,
+            dropped: dropped.into_keys().collect(),
+        })
     }
 
-    /// The container has them. Of a name that Kubernetes gives, what its runtime wrote is believed, and no label of a pod's.
+    /// The container has them. Of a name that Kubernetes gives, what its runtime wrote is believed.
     pub fn add_to(&self, found: &mut ContainerRecord) {
-        for (key, value) in &self.0 {
+        for (key, value) in &self.known {
             if !(key.starts_with(KUBERNETES) && found.labels.contains_key(key)) {
                 found.labels.insert(key.clone(), value.clone());
             }
         }
-        found.labels_are_all = true;
+        found.labels_are_all = self.dropped.iter().all(|key| found.labels.contains_key(key));
+    }
+}
+
+impl Weighed for Labels {
+    fn bytes(&self) -> usize {
+        let known = self.known.iter().flat_map(|(key, value)| [key, value]);
+        known.chain(&self.dropped).map(String::len).sum()
     }
 }

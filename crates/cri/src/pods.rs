@@ -3,13 +3,15 @@
 use crate::client::Look;
 use crate::error::{Error, Reason};
 use crate::labels::Labels;
-use fleetgate_containers::{ContainerRecord, KubernetesRuntime, Remembered};
+use fleetgate_containers::{ContainerRecord, KubernetesRuntime, Remembered, Weighed};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The most containers whose labels are remembered; as many of the largest labels have 8 MB.
+/// The most containers whose labels are remembered.
 pub const REMEMBERED: usize = 512;
+/// The most bytes of them: as many of the largest labels.
+const REMEMBERED_BYTES: usize = 8 << 20;
 /// A container runtime that answered nothing in its time is not asked again for so long, so that not every session waits for it.
 pub const PAUSE: Duration = Duration::from_secs(5);
 
@@ -31,6 +33,15 @@ pub struct PodLabels {
     remembered: Remembered,
     /// Until when a container runtime is left alone.
     paused: Mutex<Option<(Instant, Error)>>,
+}
+
+/// What is remembered about a container: its labels, or why it has none that could be taken, which does not change either.
+struct Answer(Result<Labels, Error>);
+
+impl Weighed for Answer {
+    fn bytes(&self) -> usize {
+        self.0.as_ref().map_or(0, Weighed::bytes)
+    }
 }
 
 impl Default for Sockets {
@@ -58,7 +69,7 @@ impl PodLabels {
     pub fn new(sockets: Sockets) -> PodLabels {
         PodLabels {
             sockets,
-            remembered: Remembered::new(REMEMBERED),
+            remembered: Remembered::new(REMEMBERED, REMEMBERED_BYTES),
             paused: Mutex::new(None),
         }
     }
@@ -75,16 +86,22 @@ impl PodLabels {
             let socket = self.sockets.of(runtime);
             let mut ask = || {
                 let labels = self.ask(&mut look, socket, &found.id, answered);
-                answered |= labels.is_ok();
-                labels
+                answered |= !labels.as_ref().is_err_and(|e| e.reason == Reason::Silent);
+                match labels {
+                    Err(e) if !e.reason.stays() => Err(e),
+                    labels => Ok(Answer(labels)),
+                }
             };
-            let labels = match &found.config {
+            let answer = match &found.config {
                 Some(config) => self.remembered.of(config, ask),
                 None => ask().map(Arc::new),
             };
-            match labels {
-                Ok(labels) => labels.add_to(found),
-                Err(e) => found.labels_missing = Some(e.to_string()),
+            match answer.as_ref().map(|answer| &answer.0) {
+                Ok(Ok(labels)) => labels.add_to(found),
+                Ok(Err(e)) | Err(e) => {
+                    found.labels_are_all = false;
+                    found.labels_missing = Some(e.to_string());
+                }
             }
         }
     }

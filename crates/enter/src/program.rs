@@ -11,6 +11,9 @@ use fleetgate_wire::container::{Container, InsideUser};
 use fleetgate_wire::exec::Exec;
 use fleetgate_wire::{Failure, Reason, Reply};
 
+/// What stands in the way of a process more.
+const PIDS_LIMIT: &str = "the container's pids limit (raise it, or end a process there)";
+
 /// The helper's own end, when a copy of it became the program.
 const DONE: i32 = 0;
 
@@ -61,6 +64,7 @@ pub fn start(
         let (told, tell) = file::pipe().map_err(refused("making a pipe"))?;
         let copy = process::fork_sibling().map_err(|errno| match errno {
             Errno::ENOMEM => Stop::from(failure(Reason::Ended, errno, "the container")),
+            Errno::EAGAIN => Stop::from(failure(Reason::TooMany, errno, PIDS_LIMIT)),
             errno => refused("making a process in the container")(errno),
         })?;
         if let Some(pid) = copy {

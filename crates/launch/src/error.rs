@@ -1,7 +1,7 @@
 //! Why a launch came to nothing: the thing, the reason, the remedy.
 
 use fleetgate_sys::Errno;
-use fleetgate_sys::process::Exit;
+use fleetgate_sys::process::{Exit, SIGKILL};
 use fleetgate_sys::spawn::{SpawnError, Step};
 use fleetgate_wire::{Failure, Reason};
 use std::fmt;
@@ -202,6 +202,23 @@ impl fmt::Display for LaunchError {
 impl std::error::Error for LaunchError {}
 
 impl LaunchError {
+    /// The same for a user who wanted into a container.
+    pub fn into_a_container(&self) -> String {
+        match self {
+            // It is made in the container's cgroup.
+            LaunchError::NoProcess => {
+                "no process could be made in the container: it has as many as it may have (its pids limit), or the machine \
+                 has: raise the limit, or end one"
+                    .to_owned()
+            }
+            LaunchError::Died {
+                exit: Some(Exit::Signal { number: SIGKILL, .. }),
+                ..
+            } => "the session was killed on its way in (SIGKILL): the container ended, or has no memory left".to_owned(),
+            error => error.to_string(),
+        }
+    }
+
     /// Whether the same launch may come out otherwise a moment later: the machine had no room for it. Else the reason lies in the
     /// order, the account or the container, or the user's program may have run.
     pub fn may_pass(&self) -> bool {

@@ -153,7 +153,27 @@ fn an_error_names_its_line_and_what_was_expected() {
         (
             "containers = [\"root+a b\"]",
             "node.toml:1:14: ",
-            "no container's name has a space",
+            "write \"root+a\", \"root+b\"",
+        ),
+        (
+            "containers = [\"root+a,b\"]",
+            "node.toml:1:14: ",
+            "write \"root+a\", \"root+b\"",
+        ),
+        (
+            "containers = [\"web*\"]",
+            "node.toml:1:14: ",
+            "no account stands before it: write ACCOUNT+web*, as root+web*",
+        ),
+        (
+            "containers = [\"app=web\"]",
+            "node.toml:1:14: ",
+            "labels choose containers in a cluster's roles only",
+        ),
+        (
+            "container = [\"root+a\"]",
+            "node.toml:1:1: ",
+            "did you mean `containers`?",
         ),
         (
             "set_env = { \"A B\" = \"1\" }",

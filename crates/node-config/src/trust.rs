@@ -4,7 +4,9 @@
 use crate::{CommandEntry, Config, named_file};
 use fleetgate_policy::access::{Access, RootLogin};
 use fleetgate_policy::commands::Commands;
-use fleetgate_policy::{AccountName, Invalid, Kind, Permits, Rule, login_matches, may_be_id};
+use fleetgate_policy::{
+    AccountName, Invalid, Kind, Permits, Rule, account_and_container, login_matches, may_be_id,
+};
 use fleetgate_ssh::key::krl::{Krl, MAX_KRL};
 use fleetgate_ssh::key::{KeyOrCertificate, PublicKey};
 use std::collections::BTreeMap;
@@ -152,6 +154,11 @@ impl Trust {
             true => AccountName::parse(name).ok(),
             false => AccountName::parse_login(name).ok(),
         }
+    }
+
+    /// Whether this is a name with a container's where nobody is let into any.
+    pub fn enters_no_container(&self, login: &str) -> bool {
+        self.containers.is_empty() && account_and_container(login).1.is_some()
     }
 
     /// Whether whom the node lets in by itself may enter this login's container, if it has one.

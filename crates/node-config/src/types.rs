@@ -277,14 +277,25 @@ pub(super) fn containers<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Ve
 
 /// Whether it is an account and a pattern of containers.
 fn container_login(login: &str) -> Result<(), String> {
+    const PATTERN: [char; 5] = ['*', '?', '{', '}', '!'];
+    if login.contains('=') {
+        return Err(
+            "labels choose containers in a cluster's roles only (`containers` of a role), here the names do: write an \
+             account and a pattern of them"
+                .to_owned(),
+        );
+    }
     check_written_login(login)?;
     let (account, container) = account_and_container(login);
     if container.is_none() {
-        return Err(format!(
-            "no container stands behind the account: write {account}+* for all of them"
-        ));
+        return Err(match account.contains(PATTERN) {
+            true => format!("no account stands before it: write ACCOUNT+{account}, as root+{account}"),
+            false => {
+                format!("no container stands behind the account: write {account}+* for all of them")
+            }
+        });
     }
-    if account.contains(['*', '?', '{', '}', '!']) {
+    if account.contains(PATTERN) {
         return Err(format!(
             "{account:?} is no account's name, and only the container may be a pattern: write a login for each account"
         ));

@@ -37,17 +37,26 @@ pub fn check_written_login(login: &str) -> Result<(), Invalid> {
         Some((account, container)) => (account, Some(container)),
         None => (login, None),
     };
-    if account.is_empty() {
-        let container = container.unwrap_or_default();
+    if account.trim().is_empty() {
+        let container = container.unwrap_or_default().trim();
         return refuse(match container {
             "" => "it names no account: write an account's name, or ACCOUNT+CONTAINER".to_owned(),
             _ => format!("no account stands before the `+`: write it there, as root+{container}"),
         });
     }
-    if account.trim() != account {
+    let without_spaces = match container {
+        Some(container) => format!("{}{INTO}{}", account.trim(), container.trim()),
+        None => account.trim().to_owned(),
+    };
+    if without_spaces != login {
+        check_written_login(&without_spaces)?;
+        let place = if account.trim() == account {
+            "container"
+        } else {
+            "account"
+        };
         return refuse(format!(
-            "there are spaces around the account: write {:?}",
-            login.trim()
+            "there are spaces around the {place}: write {without_spaces:?}"
         ));
     }
     let Some(container) = container else {
@@ -58,12 +67,29 @@ pub fn check_written_login(login: &str) -> Result<(), Invalid> {
             "no container stands behind the `+`: write {account}+* for all of them, or {account:?} for the account itself"
         ));
     }
-    let odd = |c: char| c.is_whitespace() || "/[]{}".contains(c);
+    let separates = |c: char| c.is_whitespace() || ",;|".contains(c);
+    let odd = |c: char| separates(c) || "/[]{}=".contains(c);
     let remedy = match container.chars().find(|c| odd(*c)) {
         Some('/') => "a container with slashes in its name is written with dots".to_owned(),
         Some('{' | '}') => format!("{{user}} stands before the `+` alone; any container is {account}+*"),
         Some('[' | ']') => "a pattern has * and ? alone; write several logins instead".to_owned(),
-        Some(_) => "no container's name has a space; several logins are several texts of the list".to_owned(),
+        Some('=') => format!(
+            "labels are no part of a login: a role has {account}+* among its logins, and the labels in `containers`"
+        ),
+        Some(_) => {
+            let logins: Vec<String> = container
+                .split(separates)
+                .filter(|name| !name.is_empty())
+                .map(|name| match name.contains(INTO) {
+                    true => format!("{name:?}"),
+                    false => format!("\"{account}{INTO}{name}\""),
+                })
+                .collect();
+            format!(
+                "several logins are several texts of the list: write {}",
+                logins.join(", ")
+            )
+        }
         None if container.starts_with(INTO) => {
             format!(
                 "one `+` is enough: write {account}+{}",
@@ -209,9 +235,15 @@ mod tests {
                 "write deploy+* for all of them, or \"deploy\" for the account itself",
             ),
             (" deploy", "write \"deploy\""),
-            ("deploy +web", "spaces around the account"),
-            ("deploy+web ", "several texts of the list"),
-            ("deploy+a,b c", "several texts of the list"),
+            ("deploy +web", "spaces around the account: write \"deploy+web\""),
+            ("deploy + web", "spaces around the account: write \"deploy+web\""),
+            ("deploy+web ", "spaces around the container: write \"deploy+web\""),
+            (" + web", "write it there, as root+web"),
+            (" deploy+", "write deploy+* for all of them"),
+            ("deploy+web,db", "write \"deploy+web\", \"deploy+db\""),
+            ("deploy+web, root+db", "write \"deploy+web\", \"root+db\""),
+            ("deploy + a,b c", "write \"deploy+a\", \"deploy+b\", \"deploy+c\""),
+            ("deploy+app=web", "and the labels in `containers`"),
             (
                 "deploy+{user}",
                 "{user} stands before the `+` alone; any container is deploy+*",

@@ -31,7 +31,10 @@ impl Mistake {
         Mistake {
             line,
             column,
-            why: text::printable(&why.replace('\n', ", ")),
+            why: text::printable(&why.replace('\n', ", "))
+                .chars()
+                .take(MAX_SENTENCE)
+                .collect(),
         }
     }
 }
@@ -184,6 +187,9 @@ impl Place {
             let example = example_of(missing, examples).map(str::to_owned);
             return format!("missing field `{missing}`{place}{}", write_line(example));
         }
+        if let Some(meant) = other_number(said) {
+            return meant;
+        }
         let Some(key) = self.keys.last() else {
             return said.to_owned();
         };
@@ -222,6 +228,12 @@ impl Place {
         let is_word = self.behind.starts_with(|c: char| c.is_alphabetic()) && !self.is_key;
         if said.starts_with(NO_QUOTES) || is_word && BROKEN.iter().any(|begin| said.starts_with(begin)) {
             return match self.behind.as_str() {
+                word if !word.is_empty() && self.is_secret() => {
+                    format!(
+                        "`{name}`: a text stands in quotes: write {} = \"TEXT\"",
+                        quoted(key)
+                    )
+                }
                 "" if !self.in_list => format!("`{name}` has no value: leave the line out for the default"),
                 "yes" | "on" | "Yes" | "True" => format!("`{name}`: {} is no value: write true", self.behind),
                 "no" | "off" | "No" | "False" => {
@@ -253,11 +265,20 @@ impl Place {
                 .or_else(|| self.rewritten(key, expected)),
         };
         let not = match given {
+            given if self.is_secret() && !["map", "sequence"].contains(&given) => String::new(),
             "" => format!(", not {}", text::shortened(self.written.trim())),
             "map" if self.written.starts_with(|c: char| c.is_ascii_digit()) => ", not a date".to_owned(),
             given => format!(", not {}", kind_of(given)),
         };
         format!("{subject} is {}{not}{}", expected.words(), write_line(example))
+    }
+
+    /// Whether what stands there may be nobody's to read but the file's owner's: a message goes into logs.
+    fn is_secret(&self) -> bool {
+        self.keys.iter().any(|key| {
+            let key = key.to_ascii_lowercase();
+            SECRETS.iter().any(|part| key.contains(part))
+        })
     }
 
     /// As it would be written in one line.
@@ -270,7 +291,7 @@ impl Place {
     fn rewritten(&self, key: &str, expected: &Expectation) -> Option<String> {
         let written = self.written.trim();
         let text = written.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
-        let is_short = written.len() <= MAX_WRITTEN && !written.contains('\n');
+        let is_short = written.len() <= MAX_WRITTEN && !written.contains('\n') && !self.is_secret();
         let value = match expected {
             Expectation::List if text.is_some() && is_short => format!("[{written}]"),
             Expectation::List => "[\"TEXT\"]".to_owned(),
@@ -283,7 +304,7 @@ impl Place {
                 Some("no" | "off" | "false" | "0") => "false".to_owned(),
                 _ => "true".to_owned(),
             },
-            Expectation::Number(_) => match text.filter(|text| text.parse::<u32>().is_ok()) {
+            Expectation::Number(_) => match text.filter(|text| is_short && text.parse::<u32>().is_ok()) {
                 Some(number) => number.to_owned(),
                 None => "10".to_owned(),
             },
@@ -302,6 +323,19 @@ const ENUM: &str = "wanted string or table";
 const BEHIND: &str = "unexpected key or value, expected newline, `#`";
 /// How the parser begins its complaint about a text without quotes.
 const NO_QUOTES: &str = "string values must be quoted";
+/// Parts of the names of keys whose values no message repeats: what programs are given as variables, and what is called so.
+const SECRETS: [&str; 8] = [
+    "environment",
+    "env",
+    "secret",
+    "pass",
+    "token",
+    "key",
+    "credential",
+    "cookie",
+];
+/// The longest sentence, in characters: it may list all keys that there are, and whoever wrote the file chose names of any length.
+const MAX_SENTENCE: usize = 4000;
 /// The longest value that an example repeats.
 const MAX_WRITTEN: usize = 64;
 
@@ -384,6 +418,15 @@ fn example_of(key: &str, examples: &[Example]) -> Option<&'static str> {
         .iter()
         .find(|(name, _)| *name == key)
         .map(|(_, line)| *line)
+}
+
+/// A key that is not known, where the same word in the plural is, or in the singular.
+fn other_number(said: &str) -> Option<String> {
+    let (word, expected) = said.strip_prefix("unknown field `")?.split_once("`, expected ")?;
+    let mut known = expected.split('`').skip(1).step_by(2);
+    let meant =
+        known.find(|known| known.strip_suffix('s') == Some(word) || word.strip_suffix('s') == Some(known))?;
+    Some(format!("unknown field `{word}`, did you mean `{meant}`?"))
 }
 
 /// A key as TOML has it.

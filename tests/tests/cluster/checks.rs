@@ -91,7 +91,7 @@ fn a_check_keeps_the_plugins_contract() {
             for code in 0 1 2 3; do told $code "state $code" -H gate -c state -a $code; grep -qx odd errors; done
             told 3 'state 4' -H gate -c state -a 4
             grep -q '^UNKNOWN - gate state: odd (exit code 4)$' said
-            told 3 'UNKNOWN - gate killed: it was ended by a signal, or with exit code 255' -H gate -c killed
+            told 3 'UNKNOWN - gate killed: the command was ended by SIGKILL' -H gate -c killed
             told 3 'UNKNOWN - gate missing: ' -H gate -c missing
             told 3 'UNKNOWN - gate hostile: ' -H gate -c hostile
             grep -q 'hostile:  *\[2Jgone/a=1 (exit code 9)$' said

@@ -120,7 +120,7 @@ assert one["login"] == "ada+" + one["name"] and one["labels"]["app"] == "web", o
         # Another condition counts at once, on connections that are open too.
         role '"ada", "ada+fg-*"' 'containers = ["tier=front,app!=web"]'
         again in_it $D
-        refused $W
+        refused $W; grep -q "app!=web as ada on gate, and $W is not one of those: ask an administrator" said
         # Without one, all that the login's pattern fits.
         role '"ada", "ada+fg-*"'
         again in_it $W
@@ -147,9 +147,22 @@ keep() { to "$1" -M -N -f -S "$PWD/$2" "${@:3}" < /dev/null > /dev/null 2>&1; }
 heard() { timeout 10 python3 -c 'import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); print(s.recv(20).decode().strip())' "$1"; }
 "#;
 
-/// As Kubernetes would call it.
-fn pod(name: &str, app: &str) -> serde_json::Value {
-    json!({ "app": app, "io.kubernetes.cri.sandbox-name": name, "io.kubernetes.cri.container-name": "web" })
+/// `fleetgate up` and its services read their configuration again; what is below them has none.
+pub fn read_again(node: i32) {
+    for pid in descendants(node).into_iter().chain([node]) {
+        let line = command_line(pid);
+        if line.contains(" up ") || line.contains(" node ") {
+            let process = process::pidfd_open(pid).expect("it runs");
+            process::signal(&process, signals::HUP).expect("signalled");
+        }
+    }
+}
+
+/// As containerd's part for Kubernetes would write it: in the namespace `prod`, of this image, which it writes too.
+fn pod(name: &str, image: &str) -> serde_json::Value {
+    json!({ "io.kubernetes.cri.container-type": "container", "io.kubernetes.cri.sandbox-namespace": "prod",
+        "io.kubernetes.cri.sandbox-name": name, "io.kubernetes.cri.container-name": "web",
+        "io.kubernetes.cri.image-name": image })
 }
 
 #[test]
@@ -157,7 +170,8 @@ fn a_forward_is_in_the_container_that_has_the_name_now() {
     needs_root!("containers");
     let cluster = Cluster::with_node();
     let node = cluster.running("node").expect("it runs");
-    let called = |name, app| Container::beside_with(node, |config| config["annotations"] = pod(name, app));
+    let called =
+        |name, image| Container::of_a_pod_beside(node, |config| config["annotations"] = pod(name, image));
     let (first, second) = (called("shop", "web"), called("bank", "db"));
     let mut listener = first
         .command(
@@ -172,9 +186,9 @@ fn a_forward_is_in_the_container_that_has_the_name_now() {
         .spawn()
         .expect("it runs");
     cluster.script(&format!(
-        r#"{TOOLS}{KEPT}role '"ada", "ada+shop.web"' 'containers = ["app=web"]'
-        again to ada+shop.web true
-        keep ada+shop.web m -L $PWD/l:127.0.0.1:9000
+        r#"{TOOLS}{KEPT}role '"ada", "ada+prod.shop.web"' 'containers = ["io.kubernetes.cri.image-name=web"]'
+        again to ada+prod.shop.web true
+        keep ada+prod.shop.web m -L $PWD/l:127.0.0.1:9000
         first() {{ [ "$(heard $PWD/l)" = 'from the first' ]; }}
         again first"#
     ));
@@ -182,8 +196,8 @@ fn a_forward_is_in_the_container_that_has_the_name_now() {
     first.reconfigure(|config| config["annotations"] = pod("gone", "web"));
     second.reconfigure(|config| config["annotations"] = pod("shop", "db"));
     cluster.script(&format!(
-        r#"{TOOLS}{KEPT}role '"ada", "ada+shop.web"' 'containers = ["app=db"]'
-        again to ada+shop.web -S $PWD/m true
+        r#"{TOOLS}{KEPT}role '"ada", "ada+prod.shop.web"' 'containers = ["io.kubernetes.cri.image-name=db"]'
+        again to ada+prod.shop.web -S $PWD/m true
         is "$(heard $PWD/l)" ''"#
     ));
     let _ = listener.kill();
@@ -195,24 +209,17 @@ fn a_node_that_lets_nobody_into_containers_lets_nobody_go_on_there() {
     needs_root!("containers");
     let cluster = Cluster::with_node();
     let node = cluster.running("node").expect("it runs");
-    let container = Container::beside_with(node, |config| config["annotations"] = pod("shop", "web"));
+    let container = Container::of_a_pod_beside(node, |config| config["annotations"] = pod("shop", "web"));
     cluster.script(&format!(
-        r#"{TOOLS}{KEPT}role '"ada", "ada+shop.web"'
-        again to ada+shop.web true
-        keep ada+shop.web m
-        is "$(to ada+shop.web -S $PWD/m hostname)" runc
+        r#"{TOOLS}{KEPT}role '"ada", "ada+prod.shop.web"'
+        again to ada+prod.shop.web true
+        keep ada+prod.shop.web m
+        is "$(to ada+prod.shop.web -S $PWD/m hostname)" runc
         sed -i 's/^root_login/containers = []\n&/' node/fleetgate.toml"#
     ));
-    // `fleetgate up` and its services: what is below them is not theirs to read again.
-    for pid in descendants(node).into_iter().chain([node]) {
-        let line = command_line(pid);
-        if line.contains(" up ") || line.contains(" node ") {
-            let process = process::pidfd_open(pid).expect("it runs");
-            process::signal(&process, signals::HUP).expect("signalled");
-        }
-    }
+    read_again(node);
     cluster.script(&format!(
-        r#"{TOOLS}{KEPT}refused() {{ ! to ada+shop.web -S $PWD/m hostname 2> said && grep -q '`containers` does not let you in' said; }}
+        r#"{TOOLS}{KEPT}refused() {{ ! to ada+prod.shop.web -S $PWD/m hostname 2> said && grep -q '`containers` does not let you in' said; }}
         again refused"#
     ));
     assert!(container.runs());
@@ -223,14 +230,14 @@ fn many_at_once_wait_for_their_turn() {
     needs_root!("containers");
     let cluster = Cluster::with_node();
     let node = cluster.running("node").expect("it runs");
-    let _container = Container::beside_with(node, |config| config["annotations"] = pod("shop", "web"));
+    let _container = Container::of_a_pod_beside(node, |config| config["annotations"] = pod("shop", "web"));
     cluster.script(&format!(
-        r#"{TOOLS}{KEPT}role '"ada", "ada+shop.web"' 'containers = ["app=web"]'
-        again to ada+shop.web true
-        for i in $(seq 24); do keep ada+shop.web m$i; done
+        r#"{TOOLS}{KEPT}role '"ada", "ada+prod.shop.web"' 'containers = ["io.kubernetes.cri.image-name=web"]'
+        again to ada+prod.shop.web true
+        for i in $(seq 24); do keep ada+prod.shop.web m$i; done
         for round in 1 2; do
             running=
-            for i in $(seq 24); do to ada+shop.web -S $PWD/m$i true 2> said$i & running="$running $!"; done
+            for i in $(seq 24); do to ada+prod.shop.web -S $PWD/m$i true 2> said$i & running="$running $!"; done
             for one in $running; do wait $one || {{ cat said* >&2; exit 1; }}; done
         done"#
     ));

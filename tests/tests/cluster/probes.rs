@@ -46,7 +46,7 @@ fn a_check_runs_in_the_container_that_is_named() {
             # Which containers there are, and who may enter them, is said as for any session.
             one 3 'UNKNOWN - gate+fg-none where: ' -H gate+fg-none -c where
             one 3 'UNKNOWN - gate+other where: ' -H gate+other -c where
-            one 3 "UNKNOWN - --container: \"gate+$C\" names a container already" -H gate+$C --container $C -c where
+            one 3 "UNKNOWN - --container: \"gate+$C\" names a container already" -H gate+$C --container x$C -c where
         done
         # It is the master that knows the account: nothing else is executed or asked for that.
         told 0 'in runc' -H gate+$C -c where

@@ -97,6 +97,13 @@ fn plain_ssh_enters_with_all_that_is_built_on_it() {
             "{said}"
         );
     }
+    let refused = audited("that a forward is refused is told", |event| {
+        event["event"] == "denied"
+            && event["what"]
+                .as_str()
+                .is_some_and(|what| what.contains("forwarding: "))
+    });
+    assert!(refused["what"].to_string().contains("fg-none"), "{refused}");
 
     // A forward ends in the container's network.
     let mut listener = container

@@ -7,7 +7,7 @@ use fleetgate_tests::needs_root;
 const TOOLS: &str = include_str!("../../scripts/kept_connection.sh");
 /// What scripts here begin with besides: `in_it POD` enters the pod's container, `refused POD` must not.
 const ENTER: &str = r#"
-in_it() { "$F" ssh --home home ada+$1.web@gate readlink /bin/sh; }
+in_it() { "$F" ssh --home home ada+prod.$1.web@gate readlink /bin/sh; }
 refused() { if in_it "$@" 2> said; then exit 1; fi; cat said >&2; }
 "#;
 
@@ -41,6 +41,9 @@ fn roles_choose_pods_by_their_labels() {
         refused db-0
         role '"ada", "ada+*"' 'containers = ["io.kubernetes.pod.namespace=prod"]'
         again in_it db-0
+        # Without the namespace it could be another's: names of pods may have dots.
+        if "$F" ssh --home home ada+db-0.web@gate true 2> said; then exit 1; fi
+        cat said >&2; grep -q 'db-0.web' said
         "$F" ls --home home --login ada --containers gate --json > list; cat list >&2
         python3 -c '
 import json
@@ -62,7 +65,13 @@ assert db["io.kubernetes.pod.namespace"] == "prod", all'"#
         again in_it shop-7d
         is "$(in_it shop-7d)" busybox
         refused late-1
-        grep -q 'its labels of Kubernetes are not known: the container runtime at /run/containerd/containerd.sock did not answer in time' said"#
+        grep -q 'its labels of Kubernetes are not known: the container runtime at /run/containerd/containerd.sock did not answer in time' said
+        # A lock has nothing to do with them.
+        "$F" lock add --state cluster --login ada --reason gone --json > lock
+        locked() {{ ! in_it late-1 2> said && grep -q 'login ada is locked' said; }}
+        again locked
+        if grep -q 'not known' said; then cat said >&2; exit 1; fi
+        "$F" lock rm --state cluster "$(sed -n 's/.*"id": *"\([^"]*\)".*/\1/p' lock)""#
     ));
     assert!(
         cluster.log("node").contains("labels of Kubernetes are not known"),

@@ -135,6 +135,14 @@ fn paused_and_ended_containers_are_not_entered() {
     if pause.success() {
         let why = container.refuses(&[], &["true"]);
         assert!(why.contains("it is paused"), "{why}");
+        let list = Command::new(fleetgate_tests::fleetgate())
+            .args(["container", "ls", "--root", &container.root()])
+            .output()
+            .expect("it runs");
+        assert!(
+            String::from_utf8_lossy(&list.stdout).contains("paused"),
+            "{list:?}"
+        );
         assert!(
             container
                 .runtime(&["resume", &container.name])
@@ -177,8 +185,12 @@ fn only_what_root_keeps_is_believed() {
     let directory = std::path::PathBuf::from(container.root()).join(&container.name);
     let bundle = container.path("..");
     for (what, path, why) in [
-        ("its directory", directory.clone(), "no container"),
-        ("its state", directory.join("state.json"), "no container"),
+        ("its directory", directory.clone(), "does not belong to root"),
+        (
+            "its state",
+            directory.join("state.json"),
+            "does not belong to root",
+        ),
         (
             "its configuration",
             bundle.join("config.json"),

@@ -365,7 +365,7 @@ fn machines_that_systemd_machined_knows_have_a_name() {
     );
     assert_eq!(says("cat /proc/self/cgroup"), says("cat /proc/1/cgroup"));
     let list = said(&machine.fleetgate(&["ls"]).output().expect("it runs"));
-    let line = ["box", "box", "machined", &leader.to_string()];
+    let line = ["box", "box", "machined", &leader.to_string(), "running"];
     assert!(list.lines().any(|l| l.split_whitespace().eq(line)), "{list}");
 
     machine.says(&["kill", "-s", "KILL", &leader.to_string()]);
@@ -424,7 +424,18 @@ fn a_user_s_container_is_entered_by_its_process() {
         );
         // What the user says about it is not believed: it has no name.
         let why = container.refuses(&[], &["true"]);
-        assert!(why.contains("no container"), "{why}");
+        assert!(
+            why.contains("does not belong to root") && why.contains("--pid N"),
+            "{why}"
+        );
+        let list = Command::new(fleetgate_tests::fleetgate())
+            .args(["container", "ls", "--root", &container.root()])
+            .output()
+            .expect("it runs");
+        assert!(
+            errors(&list).contains("1 container in") && said(&list).contains("no container runs here"),
+            "{list:?}"
+        );
         // Nobody else is in a namespace that has one user.
         let out = container.by_process(&["--user", "1000", "true"]).output();
         let why = errors(&out.expect("it runs"));

@@ -111,7 +111,7 @@ type Case = (
     &'static str,
 );
 
-const CASES: [Case; 17] = [
+const CASES: [Case; 20] = [
     // As docker's users type it: standard input is passed on anyway, a terminal is there or refused.
     (&["-i"], &["true"], 0, ""),
     (&["--interactive", "-i"], &["true"], 0, ""),
@@ -159,6 +159,25 @@ const CASES: [Case; 17] = [
         &["true"],
         125,
         "begin elsewhere, as with -w /",
+    ),
+    (
+        &["-w", "/etc/passwd"],
+        &["true"],
+        125,
+        "/etc/passwd, in the container: it is no directory; begin elsewhere, as with -w /",
+    ),
+    // Another group, and the container's own user.
+    (
+        &["-u", ":app"],
+        &["sh", "-c", "[ $(id -u) = 0 ] && [ $(id -gn) = app ]"],
+        0,
+        "",
+    ),
+    (
+        &["-u", ":nothing"],
+        &["true"],
+        125,
+        "the group nothing: the container has no such",
     ),
     (
         &["-u", "nobody-here"],

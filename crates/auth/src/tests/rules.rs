@@ -194,6 +194,24 @@ fn locks_hold_for_their_time_and_on_what_there_is() {
                 Code::InvalidArgument,
                 "lock the account (--login deploy), which holds for all of its containers, or take web from the roles",
             ),
+            (
+                lock("login", "ada "),
+                Code::InvalidArgument,
+                "spaces around the account",
+            ),
+            (
+                lock("account", " ada"),
+                Code::InvalidArgument,
+                "spaces around the account",
+            ),
+            (
+                lock("login", "ada\u{200b}"),
+                Code::InvalidArgument,
+                "cannot be seen",
+            ),
+            (lock("login", "{user}"), Code::InvalidArgument, "is a template"),
+            (lock("login", "+web"), Code::InvalidArgument, "nobody logs in so"),
+            (lock("login", "ada+"), Code::InvalidArgument, "nobody logs in so"),
             (lock("login", "deploy+*"), Code::InvalidArgument, "is a pattern"),
             (lock("account", "deploy+*"), Code::InvalidArgument, "is a pattern"),
             (

@@ -80,7 +80,7 @@ fn a_bad_file_is_refused_with_the_line_and_the_remedy() {
         (
             service("argument = []"),
             4,
-            "unknown field `argument`, expected one of",
+            "unknown field `argument`, did you mean `arguments`?",
         ),
         (
             service("secrets = { PASSWORD = \"hunter2\" }"),
@@ -136,6 +136,16 @@ fn a_bad_file_is_refused_with_the_line_and_the_remedy() {
             "`service` is a table, not the number 3: write [service.NAME]",
         ),
         (service("container = \"\""), 4, "the container has a name"),
+        (
+            service("container = \"web-*\""),
+            4,
+            "\"web-*\" is a pattern, and a check runs in one container",
+        ),
+        (
+            "[service.x]\non = [\"db1+web-1\"]\ncheck = \"x\"".into(),
+            2,
+            "write on = [\"db1\"] and container = \"web-1\"",
+        ),
         (
             format!("\n{}", service("container = \"a\"\nlogin = \"ann+b\"")),
             2,

@@ -3,6 +3,8 @@
 use super::{Admin, call, lifetime, moment, removed, word};
 use crate::flags::{Arguments, Outcome};
 use crate::output;
+use fleetgate_policy::account_and_container;
+use fleetgate_policy::cluster::{Name, Role};
 use fleetgate_proto::v1::{AddLockRequest, Empty, Lock, LockId, LockTarget};
 use serde_json::{Value, json};
 
@@ -35,7 +37,7 @@ pub fn user(given: &Arguments) -> Outcome {
 fn lock(given: &Arguments, kind: &str, name: String) -> Outcome {
     let target = LockTarget {
         kind: kind.to_owned(),
-        name,
+        name: name.clone(),
     };
     let request = AddLockRequest {
         target: Some(target),
@@ -43,6 +45,12 @@ fn lock(given: &Arguments, kind: &str, name: String) -> Outcome {
         lifetime: lifetime(given),
     };
     let lock = call(given, Admin::add_lock, request)?;
+    if kind == "login" && !is_named(given, &name) {
+        eprintln!(
+            "note: no role names the account {}: this lock ends no login by a role. Is it misspelled, or a container's name?",
+            output::printable(&name)
+        );
+    }
     output::either(
         given.has("json"),
         || document(&lock),
@@ -55,6 +63,30 @@ fn lock(given: &Arguments, kind: &str, name: String) -> Outcome {
             )
         },
     )
+}
+
+/// Whether a role has logins of this account, as far as the cluster says: the lock is made already.
+fn is_named(given: &Arguments, account: &str) -> bool {
+    let (Ok(roles), Ok(users)) = (
+        call(given, Admin::roles, Empty {}),
+        call(given, Admin::users, Empty {}),
+    ) else {
+        return true;
+    };
+    let mut users = users.users.iter().filter_map(|user| Name::parse(&user.name).ok());
+    let user = users.find(|user| user.as_str() == account);
+    roles.roles.iter().any(|role| {
+        Role::parse_json(role.as_bytes()).map_or(true, |role| has_account(&role, account, user.as_ref()))
+    })
+}
+
+/// Whether a role has logins of this account, which is this user's name too, if anybody's.
+fn has_account(role: &Role, account: &str, user: Option<&Name>) -> bool {
+    let is_it = |login: &str| account_and_container(login).0 == account;
+    match user {
+        Some(user) => role.logins_for(user).any(|login| is_it(&login)),
+        None => role.logins.iter().any(|login| is_it(login)),
+    }
 }
 
 /// `lock ls`
@@ -103,6 +135,22 @@ fn document(l: &Lock) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_lock_of_an_account_that_no_role_has_is_told() {
+        let text = "[role.x]\nlogins = [\"{user}+web\", \"deploy\", \"root+db\"]";
+        let roles = fleetgate_policy::cluster::parse_roles("r.toml", text).expect("roles");
+        let ada = Name::parse("ada").expect("a name");
+        for (account, user, wanted) in [
+            ("deploy", None, true),
+            ("root", None, true),
+            ("db", None, false),
+            ("ada", Some(&ada), true),
+            ("ada", None, false),
+        ] {
+            assert_eq!(has_account(&roles[0], account, user), wanted, "{account}");
+        }
+    }
 
     #[test]
     fn a_lock_of_what_was_issued_until_a_moment_does_not_read_as_one_of_everything() {

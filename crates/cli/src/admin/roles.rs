@@ -126,8 +126,21 @@ pub fn list(given: &Arguments) -> Outcome {
     let headings = ["role", "nodes", "logins"];
     output::list(given.has("json"), "roles", &roles, document, headings, |r| {
         let nodes: Vec<String> = r.nodes.iter().map(ToString::to_string).collect();
-        [r.name.to_string(), nodes.join(" or "), r.logins.join(",")]
+        [r.name.to_string(), nodes.join(" or "), logins_of(r)]
     })
+}
+
+/// A role's logins, with what it asks of the containers that they lead into.
+fn logins_of(role: &Role) -> String {
+    let labels: Vec<String> = role.containers.iter().map(ToString::to_string).collect();
+    match labels.is_empty() {
+        true => role.logins.join(","),
+        false => format!(
+            "{} (containers with {})",
+            role.logins.join(","),
+            labels.join(" or ")
+        ),
+    }
 }
 
 /// `role show`
@@ -271,6 +284,19 @@ mod tests {
         assert!(why.contains("names no nodes and no logins"), "{why}");
         assert!(said("[role.x]\nnodes = [\"*\"]").is_some_and(|why| why.contains("no logins")));
         assert_eq!(said("[role.x]\nadmin = true"), None);
+    }
+
+    #[test]
+    fn a_list_of_roles_says_which_containers() {
+        let said = |containers: &str| {
+            let text = format!("[role.x]\nlogins = [\"deploy\", \"deploy+*\"]\n{containers}");
+            logins_of(&parse_roles("r.toml", &text).expect("roles")[0])
+        };
+        assert_eq!(said(""), "deploy,deploy+*");
+        assert_eq!(
+            said("containers = [\"app=web|db\", \"tier=x\"]"),
+            "deploy,deploy+* (containers with app=web|db or tier=x)"
+        );
     }
 
     #[test]

@@ -209,7 +209,7 @@ pub const TABLE: &[Command] = &[
     Command::new(&["lock", "rm"], "remove a lock", "What it held off may come in again.", admin::locks::remove)
         .flags(WHERE)
         .operands(one("ID", Value::Text("ID")))
-        .examples(&[("by its id", "fleetgate lock rm 7")]),
+        .examples(&[("by its id", "fleetgate lock rm 3f9c1a7e5b2d48c06e1f")]),
     Command::new(
         &["node", "ls"],
         "list all nodes",

@@ -42,7 +42,7 @@ pub const TABLE: &[Command] = &[
         Flag::new(
             "user",
             Value::Text("USER"),
-            "Whom to be inside: a name or number of the container's, with :GROUP if wanted.",
+            "Whom to be inside: a name or number of the container's, with :GROUP if wanted; :GROUP alone keeps the user.",
         )
         .letter('u'),
         Flag::new("workdir", Value::Text("DIR"), "The working directory inside.").letter('w'),
@@ -59,7 +59,7 @@ pub const TABLE: &[Command] = &[
         ),
         ROOT,
     ])
-    .operands(Operands::OptionalProgram("NAME"))
+    .operands(Operands::ProgramIn("NAME"))
     .examples(&[
         ("a shell", "fleetgate container exec web"),
         ("one command, as another user", "fleetgate container exec --user root web apt-get update"),

@@ -105,6 +105,33 @@ fn refused(command: &Command, args: &[OsString], wrong: &str) {
 }
 
 #[test]
+fn a_container_in_the_wrong_place_is_told_its_own() {
+    for (line, said) in [
+        (
+            "run --on db1+web-1 -- true",
+            "label=value; the login names a container: `--on db1 -l ACCOUNT+web-1`",
+        ),
+        (
+            "run --on db1 --container web-1 -- true",
+            "there is no flag `--container`; the login names it: `-l ACCOUNT+CONTAINER`",
+        ),
+        ("role test ada@db1+web-1", "write ada@db1 --login ada+web-1"),
+        ("role test ada+web-1@db1", "write ada@db1 --login ada+web-1"),
+        ("container ps", "there is no command `ps`; did you mean `ls`?"),
+        (
+            "exec web ls",
+            "`fleetgate container exec` runs a program in a container",
+        ),
+    ] {
+        let args: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+        let Err(usage) = parse(COMMANDS, &args) else {
+            panic!("{line} is understood");
+        };
+        assert!(usage.to_string().contains(said), "{line}: {usage}");
+    }
+}
+
+#[test]
 fn every_mistake_at_every_flag_is_refused_and_named() {
     for command in COMMANDS.iter().filter(|c| is_read_here(c)) {
         let (needed, (least, _)) = (required(command), operands(command));

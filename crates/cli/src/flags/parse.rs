@@ -117,9 +117,15 @@ impl<'a> Line<'a> {
                         .iter()
                         .filter(|c| !c.hidden)
                         .filter_map(|c| c.words.get(depth).copied());
-                    let hint = match word.as_str() {
+                    let hint = match (self.path.as_slice(), word.as_str()) {
                         // Not a near spelling but the opposite, which is spelled nearly the same.
-                        "unlock" => "; `fleetgate lock rm ID` takes a lock back".to_owned(),
+                        (_, "unlock") => "; `fleetgate lock rm ID` takes a lock back".to_owned(),
+                        ([], "exec") => {
+                            "; `fleetgate container exec` runs a program in a container of this machine, \
+                                         `fleetgate ssh NODE COMMAND` one on a node"
+                                .to_owned()
+                        }
+                        (["container"], "ps" | "list") => "; did you mean `ls`?".to_owned(),
                         _ => did_you_mean(&word, "", visible),
                     };
                     return Err(self.wrong(format!("there is no command `{word}`{hint}")));
@@ -149,7 +155,7 @@ impl<'a> Line<'a> {
                 operands.push(arg.clone());
                 let a_program = matches!(
                     command.operands,
-                    Operands::Program { .. } | Operands::OptionalProgram(_)
+                    Operands::Program { .. } | Operands::OptionalProgram(_) | Operands::ProgramIn(_)
                 );
                 if a_program {
                     operands.extend(self.args.iter().cloned());
@@ -195,8 +201,20 @@ impl<'a> Line<'a> {
             (["container", "exec"], "privileged") => {
                 "; `--user root` has what the container's configuration may give at most"
             }
+            (["run"], "container") => "; the login names it: `-l ACCOUNT+CONTAINER`",
             (["container", "exec"], "env-file") => "; each variable is an `--env NAME=VALUE`",
             _ => "",
+        }
+    }
+
+    /// The remedy where a container is named with the nodes.
+    fn container_of(&self, flag: &Flag, value: &str) -> String {
+        match (self.path.as_slice(), flag.long, value.split_once('+')) {
+            (["run"], "on", Some((nodes, container))) => {
+                let words = text::printable(&format!("--on {nodes} -l ACCOUNT+{container}"));
+                format!("; the login names a container: `{words}`")
+            }
+            _ => String::new(),
         }
     }
 
@@ -248,9 +266,10 @@ impl<'a> Line<'a> {
                 }
             },
         };
-        flag.value
-            .check(&format!("`{name}`"), &value)
-            .map_err(|what| self.wrong(what))?;
+        flag.value.check(&format!("`{name}`"), &value).map_err(|what| {
+            let hint = self.container_of(flag, &value);
+            self.wrong(what + &hint)
+        })?;
         self.flags.push((flag.long, value));
         Ok(())
     }
@@ -309,7 +328,7 @@ impl<'a> Line<'a> {
                     None => Ok(()),
                 }
             }
-            Operands::OptionalProgram(_) => Ok(()),
+            Operands::OptionalProgram(_) | Operands::ProgramIn(_) => Ok(()),
             Operands::Program { unless } => {
                 let instead = self.flags.iter().any(|(name, _)| *name == unless);
                 match (operands.is_empty(), instead) {

@@ -180,6 +180,11 @@ fn mistakes_are_named_with_what_would_be_right() {
             "there is no command `unlock`; `fleetgate lock rm ID` takes a lock back",
         ),
         ("unman", "there is no command `unman`"),
+        (
+            "exec web ls",
+            "there is no command `exec`; `fleetgate container exec` runs a program in a container of this machine, `fleetgate \
+             ssh NODE COMMAND` one on a node",
+        ),
         ("choose tcsh", "SHELL is one of bash, zsh, fish, not `tcsh`"),
         (
             "seal run --stratgy memfd x",

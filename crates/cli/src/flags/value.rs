@@ -108,6 +108,9 @@ impl Value {
             Value::Selector => word.is_empty() || Selector::parse(word).map(|_| true)?,
             Value::Session => session_id(word).map(|_| true)?,
             Value::UserAtNode => match word.split_once('@') {
+                Some((user, node)) if word.contains('+') => {
+                    return Err(format!("{word:?}: {}", container_of(user, node)));
+                }
                 Some((user, node)) => Name::parse(user).and(Name::parse(node)).map(|_| true)?,
                 None => false,
             },
@@ -187,6 +190,14 @@ impl Value {
         };
         (name, wants.to_owned())
     }
+}
+
+/// The remedy where a container is named with a user or a node.
+fn container_of(user: &str, node: &str) -> String {
+    let (user, of_user) = user.split_once('+').unwrap_or((user, ""));
+    let (node, of_node) = node.split_once('+').unwrap_or((node, ""));
+    let container = if of_user.is_empty() { of_node } else { of_user };
+    format!("a container is part of the login: write {user}@{node} --login {user}+{container}")
 }
 
 /// A process id: a number of its own, above zero.

@@ -3,7 +3,7 @@
 use super::{MAX_CONTAINERS, id_of};
 use crate::find::{ContainerRecord, Runtime};
 use crate::on_disk::{directories, document, text};
-use crate::remembered::Remembered;
+use crate::remembered::{Remembered, Weighed};
 use serde::Deserialize;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -33,6 +33,9 @@ struct CrunStatus {
     bundle: Value,
 }
 
+/// The most bytes of states that are remembered: more than as many of the usual length have.
+const MAX_REMEMBERED: usize = 4 << 20;
+
 fn number(value: &Value) -> Option<i32> {
     i32::try_from(value.as_i64()?).ok().filter(|pid| *pid > 0)
 }
@@ -44,6 +47,12 @@ struct State {
     pid: i32,
     started: Option<u64>,
     bundle: Option<PathBuf>,
+}
+
+impl Weighed for State {
+    fn bytes(&self) -> usize {
+        self.bundle.as_ref().map_or(0, |bundle| bundle.as_os_str().len())
+    }
 }
 
 /// What runc keeps of one.
@@ -75,8 +84,9 @@ fn storage_of(bundle: &Path) -> Option<PathBuf> {
     Some(container.parent()?.to_owned())
 }
 
-pub(super) fn of_runtime(root: &Path, all: &mut Vec<ContainerRecord>) {
-    static STATES: Remembered = Remembered::new(2 * MAX_CONTAINERS);
+/// Those in the directory of a runtime's, which may be that of a namespace of containerd's.
+pub(super) fn of_runtime(root: &Path, namespace: Option<&str>, all: &mut Vec<ContainerRecord>) {
+    static STATES: Remembered = Remembered::new(2 * MAX_CONTAINERS, MAX_REMEMBERED);
     for path in directories(root) {
         let Some(id) = id_of(&path) else { continue };
         let state = |file: &str, read: fn(&Path) -> Option<State>| {
@@ -87,6 +97,7 @@ pub(super) fn of_runtime(root: &Path, all: &mut Vec<ContainerRecord>) {
             continue;
         };
         let mut found = ContainerRecord::new(id, state.runtime, state.pid);
+        found.namespace = namespace.map(str::to_owned);
         found.started = state.started;
         found.storage = state.bundle.as_deref().and_then(storage_of);
         // crun keeps a copy of the configuration; runc leaves it where the bundle is.

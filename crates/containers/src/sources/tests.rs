@@ -1,7 +1,9 @@
 //! Where containers are found, by files as runtimes leave them.
 
+mod labels;
+
 use super::*;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::fs;
 
 struct Place(PathBuf);
@@ -77,30 +79,6 @@ fn docker_s_names_belong_to_runc_s_states() {
     assert_eq!(found.config, Some(bundle.join("config.json")));
     assert_eq!(found.labels.get("app").map(String::as_str), Some("shop"));
     assert_eq!(found.labels.get("a").map(String::as_str), Some("b"));
-}
-
-#[test]
-fn kubernetes_names_have_a_pod_in_front() {
-    let place = Place::new("kubernetes");
-    let config = json!({ "annotations": { "io.kubernetes.cri.sandbox-name": "shop-7d", "io.kubernetes.cri.container-name":
-        "web", "io.kubernetes.cri.sandbox-namespace": "prod" } });
-    place.write("tasks/k8s.io/abcdef/init.pid", "77\n");
-    place.write("tasks/k8s.io/abcdef/config.json", &config.to_string());
-    let roots = SearchPaths {
-        tasks: place.path("tasks"),
-        ..SearchPaths::none()
-    };
-    let all = roots.read();
-    assert_eq!((all[0].pid, all[0].runtime), (77, Runtime::Kubernetes));
-    assert_eq!(
-        all[0].names,
-        [
-            "shop-7d/web",
-            "shop-7d.web",
-            "prod/shop-7d/web",
-            "prod.shop-7d.web"
-        ]
-    );
 }
 
 #[test]

@@ -110,10 +110,10 @@ fn may_enter(
         return false;
     };
     let (now, seen) = (unix_seconds(), SeenLabels::of(found));
+    let labels = seen.known(None);
     cluster.locked(login, now).is_none()
         && open_login.cluster_logins.iter().all(|one| {
-            let decided =
-                cluster.decide_login(&one.identity, one.expires, login, seen.known(), now, trust.skew);
+            let decided = cluster.decide_login(&one.identity, one.expires, login, labels, now, trust.skew);
             decided.is_ok_and(|allowed| is_name || allowed.container_by_id)
         })
 }

@@ -103,11 +103,12 @@ impl SeenLabels {
         }
     }
 
-    /// For a decision.
-    pub fn known(&self) -> ContainerLabels<'_> {
+    /// For a decision, with why some of a pod's are missing.
+    pub fn known<'a>(&'a self, missing: Option<&'a str>) -> ContainerLabels<'a> {
         ContainerLabels::Known {
             labels: &self.labels,
             are_all: self.are_all,
+            missing,
         }
     }
 }
@@ -330,8 +331,9 @@ impl Waiting {
     }
 }
 
-/// Without the names of other containers.
+/// In words for its user; the log has the machine's paths too.
 fn refused(e: Error) -> LaunchError {
+    tracing::info!("{e}");
     LaunchError::Container(e.without_others().to_string())
 }
 

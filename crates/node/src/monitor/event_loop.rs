@@ -206,7 +206,10 @@ impl Monitor {
                     match key.owner {
                         Owner::Logins => self.files_read(key.id, outcome),
                         Owner::Sessions => self.sessions.launched(&mut self.tools, key.id, outcome),
-                        Owner::Networks => self.networks.launched(&mut self.tools, key.id, outcome),
+                        Owner::Networks => {
+                            self.tell_refused_forwards(key.id, &outcome);
+                            self.networks.launched(&mut self.tools, key.id, outcome);
+                        }
                         Owner::Cluster => self.label_commands.launched(&mut self.tools, key.id, outcome),
                         _ => {}
                     }

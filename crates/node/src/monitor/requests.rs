@@ -153,14 +153,10 @@ impl Monitor {
         let account = account.and_then(|account| {
             let decided = note_labels(open_login, &self.tools, seen).and_then(|missing| {
                 let labels = open_login.container_labels.clone();
-                let container = labels.as_deref().map_or(unseen, SeenLabels::known);
-                let decided = decide_request_again(open_login, &self.tools, &self.trust, container);
-                decided.map_err(|mut why| {
-                    if let Some(missing) = missing {
-                        why.words += &format!("; its labels of Kubernetes are not known: {missing}");
-                    }
-                    why
-                })
+                let container = labels
+                    .as_deref()
+                    .map_or(unseen, |seen| seen.known(missing.as_deref()));
+                decide_request_again(open_login, &self.tools, &self.trust, container)
             });
             decided.inspect_err(|why| {
                 open_login.tell_denied(&self.tools.audit, &self.tools.metrics, why.words.clone());

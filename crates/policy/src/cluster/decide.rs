@@ -64,6 +64,11 @@ pub struct Allowed {
 
 /// The rule of a refusal because the account does not exist on the node.
 pub const NO_ACCOUNT: &str = "no account";
+/// Why nobody enters containers of a node.
+pub const NO_CONTAINERS: &str =
+    "this node lets nobody into containers (`containers = []` in its configuration)";
+
+const ASK_FOR_A_ROLE: &str = "ask an administrator for a role that allows it";
 
 /// What one role says to an attempt.
 enum Says {
@@ -130,7 +135,10 @@ pub fn explain(attempt: &Attempt<'_>) -> Vec<String> {
             Says::Yes(_) => {
                 let condition = match attempt.container {
                     ContainerLabels::Unknown if role.looks_at_labels(attempt.login) => {
-                        format!(", if the container has {}", any_of(&role.containers))
+                        format!(
+                            ", if the container has {} (nobody looked: the node does, at the login)",
+                            any_of(&role.containers)
+                        )
                     }
                     _ => String::new(),
                 };
@@ -142,14 +150,11 @@ pub fn explain(attempt: &Attempt<'_>) -> Vec<String> {
                 )
             }
             Says::OtherNodes => format!("role {name} is for {}, not for {}", nodes_of(role), attempt.node),
-            Says::OtherContainers => {
-                let (_, container) = account_and_container(attempt.login);
-                format!(
-                    "role {name} is for containers with {}, and {} has none of that",
-                    any_of(&role.containers),
-                    container.unwrap_or_default()
-                )
-            }
+            Says::OtherContainers => format!(
+                "role {name} is for containers with {}, and {}",
+                any_of(&role.containers),
+                not_one_of(&role.containers, attempt).0
+            ),
             Says::OtherLogins => format!(
                 "role {name} is for the logins {}, not {}",
                 role.logins.join(", "),
@@ -312,20 +317,20 @@ fn ask(role: &Role, attempt: &Attempt<'_>, user: &Name) -> Says {
 
 fn no_role(attempt: &Attempt<'_>, user: &Name) -> Refusal {
     let Attempt { login, node, .. } = attempt;
-    let remedy = "ask an administrator for a role that allows it";
+    let remedy = ASK_FOR_A_ROLE;
     let of = |wanted: fn(&Says) -> bool| held(attempt).filter(move |role| wanted(&ask(role, attempt, user)));
     let here: Vec<&Role> = of(|says| matches!(says, Says::OtherLogins)).collect();
     let other_containers: Vec<&Role> = of(|says| matches!(says, Says::OtherContainers)).collect();
     let (rule, words) = if !other_containers.is_empty() {
         let roles = roles_in_words(other_containers.iter().map(|role| &role.name));
-        let wanted = any_of(other_containers.iter().flat_map(|role| &role.containers));
-        let (account, container) = account_and_container(login);
-        let container = container.unwrap_or_default();
+        let selectors = other_containers.iter().flat_map(|role| &role.containers);
+        let wanted = any_of(selectors.clone());
+        let (account, _) = account_and_container(login);
+        let (why, remedy) = not_one_of(selectors, attempt);
         (
             roles.clone(),
             format!(
-                "by {roles}, {user} enters containers with {wanted} as {account} on {node}, and {container} has none of that: \
-                 {remedy}"
+                "by {roles}, {user} enters containers with {wanted} as {account} on {node}, and {why}{remedy}"
             ),
         )
     } else if attempt.identity.roles.is_empty() {
@@ -353,6 +358,50 @@ fn no_role(attempt: &Attempt<'_>, user: &Name) -> Refusal {
         reason: Reason::Role,
         rule,
         words,
+    }
+}
+
+/// Why the container of the login is none of those that roles choose by their labels, and what to do.
+fn not_one_of<'a>(
+    selectors: impl IntoIterator<Item = &'a Selector, IntoIter: Clone>,
+    attempt: &Attempt<'_>,
+) -> (String, String) {
+    let (login, node) = (attempt.login, attempt.node);
+    let container = account_and_container(login).1.unwrap_or_default();
+    let mut selectors = selectors.into_iter();
+    let unknown =
+        |why: &str| format!("it is not known whether {container} is one of those: its labels {why}");
+    match attempt.container {
+        ContainerLabels::NoContainers => (NO_CONTAINERS.to_owned(), String::new()),
+        ContainerLabels::PlainSshd => (
+            format!("{node} has a plain sshd, which enters no containers"),
+            String::new(),
+        ),
+        ContainerLabels::Known {
+            labels,
+            are_all: false,
+            missing,
+        } if selectors.clone().any(|s| s.may_match_container(labels)) => match missing {
+            Some(why) => (
+                unknown(&format!("of Kubernetes are not known: {why}")),
+                String::new(),
+            ),
+            None => (
+                unknown(
+                    "are kept where the node does not read (Podman's, and containerd's without Kubernetes)",
+                ),
+                format!(
+                    ": ask an administrator for a role that names {login} in its logins, without `containers`"
+                ),
+            ),
+        },
+        _ => {
+            let why = match selectors.any(Selector::excludes) {
+                true => "is not one of those",
+                false => "has none of that",
+            };
+            (format!("{container} {why}"), format!(": {ASK_FOR_A_ROLE}"))
+        }
     }
 }
 

@@ -14,7 +14,8 @@ mod selector;
 mod state;
 
 pub use decide::{
-    Allowed, Attempt, NO_ACCOUNT, decide, decide_identity, explain, lifetime_of, logins_of, renewal_of,
+    Allowed, Attempt, NO_ACCOUNT, NO_CONTAINERS, decide, decide_identity, explain, lifetime_of, logins_of,
+    renewal_of,
 };
 #[cfg(feature = "documents")]
 pub use documents::forms::{Size, Span, is_variable, variables};

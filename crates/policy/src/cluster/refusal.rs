@@ -41,6 +41,17 @@ impl Reason {
     }
 }
 
+impl Refusal {
+    /// What the node itself has against a login that roles allow.
+    pub fn of_node(rule: &str, words: String) -> Refusal {
+        Refusal {
+            reason: Reason::Role,
+            rule: rule.to_owned(),
+            words,
+        }
+    }
+}
+
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.words)

@@ -56,8 +56,10 @@ pub struct Role {
 /// What is known of the container that a login `ACCOUNT+CONTAINER` leads into.
 #[derive(Clone, Copy, Debug)]
 pub enum ContainerLabels<'a> {
-    /// There are none to enter: behind a plain sshd the name is an account's.
+    /// There are none to enter: the node lets nobody in, or the login names none.
     NoContainers,
+    /// There is no fleetgate that could enter one: the name is an account's.
+    PlainSshd,
     /// Nothing yet. Only the node can look, and it does so before anything runs there.
     Unknown,
     /// These.
@@ -66,6 +68,8 @@ pub enum ContainerLabels<'a> {
         labels: &'a BTreeMap<String, String>,
         /// There are no others.
         are_all: bool,
+        /// Why those are missing that were asked of a runtime: a sentence.
+        missing: Option<&'a str>,
     },
 }
 
@@ -180,9 +184,9 @@ impl Role {
     pub fn is_for_container(&self, login: &str, known: ContainerLabels<'_>) -> bool {
         !self.looks_at_labels(login)
             || match known {
-                ContainerLabels::NoContainers => false,
+                ContainerLabels::NoContainers | ContainerLabels::PlainSshd => false,
                 ContainerLabels::Unknown => true,
-                ContainerLabels::Known { labels, are_all } => self
+                ContainerLabels::Known { labels, are_all, .. } => self
                     .containers
                     .iter()
                     .any(|s| s.matches_container(labels, are_all)),

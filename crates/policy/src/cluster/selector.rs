@@ -67,6 +67,42 @@ impl Selector {
         self.0.iter().all(|part| matches!(part, Part::Label { .. }))
     }
 
+    /// Whether it can fit anything, as far as its form tells. Asked where somebody writes it down for others; a stored one, which
+    /// fits nothing, does no harm.
+    pub fn check_written(&self) -> Result<(), Invalid> {
+        let refuse = |why: String| {
+            let text = self.to_string();
+            Err(Invalid(format!(
+                "the selector {:?} fits nothing: {why}",
+                shortened(&text)
+            )))
+        };
+        for part in &self.0 {
+            let Part::Label { key, values, .. } = part else {
+                continue;
+            };
+            let sign = part.sign();
+            for value in values {
+                if let Some(plain) = value.strip_prefix('=') {
+                    return refuse(format!("one `=` is enough: write {key}{sign}{}", plain.trim()));
+                }
+                if value.contains(['{', '}']) {
+                    return refuse(format!(
+                        "{{user}} stands in `logins` alone; write a value or a pattern, as {key}{sign}* for any"
+                    ));
+                }
+                let words: Vec<&str> = value.split_whitespace().collect();
+                if words.iter().skip(1).any(|word| word.contains('=')) {
+                    return refuse(format!(
+                        "a comma stands between two labels: write {key}{sign}{}",
+                        words.join(",")
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Whether a container with these labels is meant. They are somebody else's, and have no form of ours. Where they are not all
     /// (`are_all`), one that was not read is not taken for one that is not there.
     pub fn matches_container(&self, labels: &BTreeMap<String, String>, are_all: bool) -> bool {
@@ -77,19 +113,50 @@ impl Selector {
         self.0.iter().all(is_known) && self.fits("", |key| labels.get(key).map(String::as_str))
     }
 
+    /// Whether a container may be meant of which only these labels are known: none of them speaks against it.
+    pub fn may_match_container(&self, labels: &BTreeMap<String, String>) -> bool {
+        self.0.iter().all(|part| match part {
+            Part::Named(_) => false,
+            Part::Label { key, values, not } => {
+                labels.get(key).is_none_or(|has| is_one_of(values, has) != *not)
+            }
+        })
+    }
+
+    /// Whether it excludes something (`app!=web`).
+    pub fn excludes(&self) -> bool {
+        self.0
+            .iter()
+            .any(|part| matches!(part, Part::Label { not: true, .. }))
+    }
+
     fn fits<'a>(&self, name: &str, label: impl Fn(&str) -> Option<&'a str>) -> bool {
         self.0.iter().all(|part| match part {
             Part::Named(wanted) => pattern::fits(wanted.as_bytes(), name.as_bytes()),
             Part::Label { key, values, not } => {
-                let fits = |has: &str| values.iter().any(|v| pattern::fits(v.as_bytes(), has.as_bytes()));
                 // What has no such label has none of the values.
-                label(key).is_some_and(fits) != *not
+                label(key).is_some_and(|has| is_one_of(values, has)) != *not
             }
         })
     }
 }
 
+/// Whether a label's value is one of these, or fits one that is a pattern.
+fn is_one_of(values: &[String], has: &str) -> bool {
+    values
+        .iter()
+        .any(|value| pattern::fits(value.as_bytes(), has.as_bytes()))
+}
+
 impl Part {
+    /// What stands between a label's key and its values.
+    fn sign(&self) -> &'static str {
+        match self {
+            Part::Label { not: true, .. } => "!=",
+            _ => "=",
+        }
+    }
+
     fn parse(text: &str) -> Result<Part, String> {
         let Some((key, values)) = text.split_once('=') else {
             if text.is_empty() {
@@ -130,9 +197,8 @@ impl fmt::Display for Selector {
             let comma = if i > 0 { "," } else { "" };
             match part {
                 Part::Named(name) => write!(f, "{comma}{name}")?,
-                Part::Label { key, values, not } => {
-                    let not = if *not { "!" } else { "" };
-                    write!(f, "{comma}{key}{not}={}", values.join("|"))?;
+                Part::Label { key, values, .. } => {
+                    write!(f, "{comma}{key}{}{}", part.sign(), values.join("|"))?;
                 }
             }
         }
@@ -212,6 +278,31 @@ mod tests {
         ] {
             let selector = Selector::parse(text).unwrap();
             assert_eq!(selector.matches_container(&labels, false), want, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_selector_that_fits_nothing_is_not_written_down() {
+        for good in [
+            "app=web|shop",
+            "app=a b,tier!=",
+            "web*",
+            "cmd=a=b",
+            "app=web, and=more",
+        ] {
+            assert_eq!(Selector::parse(good).unwrap().check_written(), Ok(()), "{good}");
+        }
+        for (bad, want) in [
+            ("app==web", "one `=` is enough: write app=web"),
+            ("x=1,app!==web", "one `=` is enough: write app!=web"),
+            ("owner={user}", "{user} stands in `logins` alone"),
+            (
+                "app=web role=x",
+                "a comma stands between two labels: write app=web,role=x",
+            ),
+        ] {
+            let why = Selector::parse(bad).unwrap().check_written().unwrap_err();
+            assert!(why.to_string().contains(want), "{bad}: {why}");
         }
     }
 

@@ -150,6 +150,10 @@ fn the_tables_around_a_key_are_named() {
             "2:1 unknown field `numbr`, expected `needed` or `number`",
         ),
         (
+            "[parts.a]\nnumbers = 3",
+            "2:1 unknown field `numbers`, did you mean `number`?",
+        ),
+        (
             "flag = true\n[[part]]\nneeded = []",
             "2:1 `part` is a table, and [[part]] makes a list of tables: write [part]",
         ),
@@ -224,6 +228,41 @@ fn a_message_is_one_line_that_can_be_shown_whatever_the_file_has() {
     }
     let long = format!("flag = {:?}", "x".repeat(1000));
     assert!(said(&long).len() < 200, "{}", said(&long));
+}
+
+#[test]
+fn no_message_repeats_what_may_be_a_secret() {
+    for text in [
+        "environment = { DB = hunter2 }",
+        "environment = { DB = 4711 }",
+        "environment = \"hunter2\"",
+        "password = hunter2",
+        "[environment]\nDB = [\"hunter2\"]",
+        "[map]\ntoken = 4711",
+        "[map]\nPASSWORD = hunter2",
+        "[map]\nAPI_KEY = { a = \"hunter2\" }",
+    ] {
+        #[derive(Debug, Deserialize)]
+        #[allow(dead_code)]
+        struct Given {
+            #[serde(default)]
+            environment: BTreeMap<String, String>,
+            #[serde(default)]
+            password: String,
+            #[serde(default)]
+            map: BTreeMap<String, String>,
+        }
+        let error = toml::from_str::<Given>(text).expect_err(text);
+        let why = Mistake::new(text, &error, &[]).why;
+        assert!(!why.contains("hunter2") && !why.contains("4711"), "{text}: {why}");
+        assert!(why.contains('`'), "{text}: {why}");
+    }
+}
+
+#[test]
+fn a_key_of_any_length_makes_no_longer_message() {
+    let why = said(&format!("{} = 3", "k".repeat(1 << 20)));
+    assert!(why.len() < 4100, "{}", why.len());
 }
 
 #[test]

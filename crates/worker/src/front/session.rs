@@ -338,6 +338,8 @@ impl FrontConnection {
         let Some(channel) = self.channels.iter().find(|(_, ch)| is(ch)).map(|(n, _)| *n) else {
             return;
         };
+        let mut text = why.to_bytes().to_vec();
+        text.truncate(MAX_SHOWN);
         let request = match ended.signalled {
             false => Request::ExitStatus {
                 code: ended.status.cast_unsigned(),
@@ -345,12 +347,11 @@ impl FrontConnection {
             true => Request::ExitSignal {
                 name: signal_name(ended.status).into(),
                 core: ended.core,
-                message: Vec::new(),
+                // With words, for a client that would else have some of its own.
+                message: text.clone(),
             },
         };
         if !why.is_empty() {
-            let mut text = why.to_bytes().to_vec();
-            text.truncate(MAX_SHOWN);
             // A terminal of the client's is raw, and its cursor anywhere.
             let text = [b"\r\n", &text[..], b"\r\n"].concat();
             self.core.write(ChannelId(channel), Stream::Stderr, &text);

@@ -147,7 +147,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
         let why = match self.banner.lines().rfind(|line| !line.trim().is_empty()) {
             Some(line) => format!(": {}", line.trim()),
             // A node knows nothing of a certificate whose authority was replaced, so it has nothing to say.
-            None if !self.plan.options.direct && !self.login.tried.is_empty() => {
+            None if !self.plan.options.direct && !self.login.tried.is_empty() && !self.has_banner => {
                 ". If the cluster has had another user authority since your login, `fleetgate login` again"
                     .to_owned()
             }
@@ -269,7 +269,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
             }
             (Some(PendingRequest::Agent), true) => self.lends_agent = true,
             (Some(PendingRequest::X11), true) => self.lends_display = true,
-            (Some(PendingRequest::Agent), false) => self.warn("the other side takes no forwarded agent"),
+            (Some(PendingRequest::Agent), false) => match self.plan.user.contains('+') {
+                true => {
+                    self.warn("the other side takes no forwarded agent: into a container none is forwarded")
+                }
+                false => self.warn("the other side takes no forwarded agent"),
+            },
             (Some(PendingRequest::X11), false) => self.warn("the other side forwards no X11"),
             _ => {}
         }

@@ -39,6 +39,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
                         Then::Nothing
                     }
                     Event::Banner(text) => {
+                        self.has_banner = true;
                         let is_told = self.plan.options.level >= LogLevel::Info;
                         match &mut self.capture {
                             Some(capture) => capture.keep_banner(text),
@@ -114,10 +115,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
                                 Request::ExitStatus { code } => {
                                     self.code = Some(i32::from(code.to_le_bytes()[0]))
                                 }
-                                Request::ExitSignal { name, .. } => {
-                                    tell(self.plan, 1, || {
-                                        format!("the command was ended by SIG{}", printable(name))
-                                    });
+                                Request::ExitSignal { name, message, .. } => {
+                                    let words = format!("the command was ended by SIG{}", printable(name));
+                                    match is_told(name, message) && self.capture.is_none() {
+                                        true => self.warn(&words),
+                                        false => tell(self.plan, 1, || words),
+                                    }
                                     self.code = Some(exit::FAILED);
                                 }
                                 _ => {}
@@ -185,4 +188,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Engine<'_, S> {
             (_, End::Ours { .. }) => self.gone(&end.to_string()),
         }
     }
+}
+
+/// Whether a user is told of the signal that ended his program: the node has said nothing of it, and a shell would speak of it
+/// too, which is silent where he pressed Ctrl-C or nobody reads on.
+pub(super) fn is_told(name: &[u8], message: &[u8]) -> bool {
+    message.is_empty() && !matches!(name, b"INT" | b"PIPE")
 }

@@ -128,6 +128,8 @@ pub(super) struct Engine<'a, S> {
     visitors: BTreeMap<u32, Visitor>,
     /// What the server said before the login, where that is not printed.
     banner: String,
+    /// It said something, wherever that was printed.
+    has_banner: bool,
     /// What becomes of the session, of a run on many nodes.
     capture: Option<&'a mut Capture>,
     asked_by_escape: Vec<(ChannelId, EscapeCommand)>,
@@ -222,6 +224,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Engine<'a, S> {
             guests,
             visitors: BTreeMap::new(),
             banner: String::new(),
+            has_banner: false,
             capture,
             asked_by_escape: Vec::new(),
             idle: None,

@@ -1,12 +1,14 @@
 //! Sessions of other processes on this connection. One is asked for in one flight, right behind the login or whenever it
 //! comes; each is told on its own socket what becomes of it, and its end there is its end here.
 
+use super::events::is_told;
 use super::{Engine, Flow, PendingRequest, Stage, has_come};
 use crate::master_client::words;
 use crate::ssh::escape::{self, EscapeCommand, Escapes};
 use crate::ssh::guests::Guest;
 use crate::ssh::local::Local;
 use crate::ssh::{SshError, exit};
+use crate::stderr::printable;
 use crate::waiting::ANSWER_TIMEOUT;
 use fleetgate_ssh::event::{ChannelId, ChannelKind, NOT_BEGUN, Pty, Request, WindowSize, is_final};
 use fleetgate_sys::clock;
@@ -40,7 +42,15 @@ impl Visitor {
     pub(super) fn heed(&mut self, request: &Request) {
         match request {
             Request::ExitStatus { code } => self.code = i32::try_from(code & 0xff).ok(),
-            Request::ExitSignal { .. } => self.code = Some(exit::FAILED),
+            Request::ExitSignal { name, message, .. } => {
+                if is_told(name, message) {
+                    self.say(
+                        &format!("the command was ended by SIG{}\n", printable(name)),
+                        false,
+                    );
+                }
+                self.code = Some(exit::FAILED);
+            }
             Request::Other { name, payload } if name == NOT_BEGUN && !self.has_begun => {
                 self.refused = Some(is_final(payload));
             }

@@ -5,7 +5,7 @@ use super::calendar::calendar;
 use super::conversation::{self, Purpose};
 use super::facts::Files;
 use super::penalties::same_key;
-use super::publickey::{self, Decision, SshExchange};
+use super::publickey::{self, ClosedAccount, Decision, SshExchange};
 use super::refusals::end;
 use super::{LoginAttempt, LoginContext, PROTOCOL_ERROR, ProvenLogin, Step};
 use crate::config::cluster::ClusterLogin;
@@ -14,7 +14,7 @@ use crate::monitor::names::Lane;
 use crate::monitor::timers;
 use crate::monitor::wakes::{Key, Owner};
 use fleetgate_policy::access::{self, ProofKind};
-use fleetgate_policy::cluster::ContainerLabels;
+use fleetgate_policy::cluster::{ContainerLabels, Refusal};
 use fleetgate_policy::grant::{How, Proofs};
 use fleetgate_policy::{AccountName, Kind, Rule};
 use fleetgate_ssh::auth::{Method, PublicKey, Request};
@@ -74,14 +74,19 @@ impl LoginAttempt {
                 let files = if is_hidden { &nothing } else { known.files };
                 let login = name.as_ref().map_or("", AccountName::as_str);
                 let decision = check_presented_key(request, login, files, &trust, context);
-                // For a closed account the decision itself is the refusal.
-                let (by_lists, decision) = match closed_because {
+                // For a closed account the decision itself is the refusal, and for one that the lists refuse once the key is proven.
+                let is_proven = matches!(decision, Decision::Proven { .. });
+                let (by_lists, closed_because) = match (by_lists, closed_because) {
+                    (_, Some(closed)) => (Ok(()), Some(closed)),
+                    (Err(why), None) if is_proven => (Ok(()), Some(ClosedAccount::NotInUse(why))),
+                    (by_lists, None) => (by_lists, None),
+                };
+                let decision = match closed_because {
                     Some(closed) => {
                         let cluster = context.tools.cluster.as_ref();
-                        let decision = publickey::without_account(decision, login, &closed, cluster);
-                        (Ok(()), decision)
+                        publickey::without_account(decision, login, &closed, &trust, cluster)
                     }
-                    None => (by_lists, decision),
+                    None => decision,
                 };
                 self.with_key(by_lists, decision, request.signature.is_none(), context)
             }
@@ -165,7 +170,12 @@ impl LoginAttempt {
                 groups: &[],
             };
             if let Err(denied) = self.trust.access.root().allow(&account, proof) {
-                return self.refuse(way.name(), &denied.to_string(), context);
+                let words = denied.to_string();
+                let Some(cluster_login) = cluster_login else {
+                    return self.refuse(way.name(), &words, context);
+                };
+                let user = cluster_login.user().map(ToString::to_string);
+                return self.deny(way.name(), user, Refusal::of_node("account", words), context);
             }
         }
         if self.proven.iter().any(|(earlier, _)| same_key(earlier, &how)) {

@@ -4,7 +4,7 @@
 use super::facts::Files;
 use crate::config::cluster::{Cluster, ClusterLogin};
 use crate::config::trust::Trust;
-use fleetgate_policy::cluster::ContainerLabels;
+use fleetgate_policy::cluster::{ContainerLabels, NO_CONTAINERS};
 use fleetgate_policy::grant::How;
 use fleetgate_policy::{AccountName, Permits, cluster, login_matches};
 use fleetgate_ssh::auth::PublicKey;
@@ -40,6 +40,16 @@ pub struct ClusterRefusal {
     pub user: Option<String>,
     /// Which rule, and the text.
     pub refusal: cluster::Refusal,
+}
+
+impl ClusterRefusal {
+    /// Of a login that the roles allow.
+    pub fn of(cluster_login: &ClusterLogin, rule: &str, words: String) -> ClusterRefusal {
+        ClusterRefusal {
+            user: cluster_login.user().map(ToString::to_string),
+            refusal: cluster::Refusal::of_node(rule, words),
+        }
+    }
 }
 
 /// What is known of a key before its signature.
@@ -129,6 +139,7 @@ pub fn without_account(
     decision: Decision,
     login: &str,
     closed: &ClosedAccount,
+    trust: &Trust,
     cluster: Option<&Cluster>,
 ) -> Decision {
     let (cluster_login, cluster) = match (decision, cluster) {
@@ -149,6 +160,10 @@ pub fn without_account(
     };
     let node = cluster.node();
     let (rule, words) = match closed {
+        ClosedAccount::Missing if trust.enters_no_container(login) => (
+            "containers",
+            format!("there is no account {login} on {node}, and {NO_CONTAINERS}"),
+        ),
         ClosedAccount::Missing => (
             cluster::NO_ACCOUNT,
             format!(
@@ -160,14 +175,7 @@ pub fn without_account(
             format!("{login} on {node}: {why}; an administrator of that machine can change that"),
         ),
     };
-    Decision::Denied(Box::new(ClusterRefusal {
-        user: cluster_login.user().map(ToString::to_string),
-        refusal: cluster::Refusal {
-            reason: cluster::Reason::Role,
-            rule: rule.to_owned(),
-            words,
-        },
-    }))
+    Decision::Denied(Box::new(ClusterRefusal::of(&cluster_login, rule, words)))
 }
 
 /// As it is noted in the grant and the log.
@@ -229,8 +237,8 @@ fn by_cluster(
 ) -> Result<KeyMatch, KeyRefusal> {
     let quietly = |why: String| Err(KeyRefusal::Quietly(why));
     let mut names = certificate.principals().iter();
-    let named = names.find(|name| login_matches(name, claimant.login) || *name == account);
-    let named = named.map_or(claimant.login, String::as_str);
+    let name = names.find(|name| login_matches(name, claimant.login) || *name == account);
+    let named = name.map_or(claimant.login, String::as_str);
     let checked = certificate.check_user(&UserCheck {
         trusted: &|key| cluster.is_user_ca(key),
         principals: &[named],
@@ -261,6 +269,16 @@ fn by_cluster(
                 .and_then(|identity| identity.user().map(ToString::to_string)),
             refusal,
         }))),
+        // The roles were changed since.
+        (Err(_), Ok(Ok(allowed))) if name.is_none() => {
+            let words = format!(
+                "your login is older than the roles that allow {} on {}: run fleetgate login",
+                claimant.login,
+                cluster.node()
+            );
+            let refusal = ClusterRefusal::of(&allowed, "the certificate", words);
+            Err(KeyRefusal::Openly(Box::new(refusal)))
+        }
         (Err(e), Ok(Ok(_))) => quietly(e.to_string()),
         (Ok(restrictions), Ok(Ok(cluster_login))) => Ok(KeyMatch {
             restrictions,

@@ -13,6 +13,7 @@ use crate::monitor::audit::Event;
 use crate::monitor::open_login::OpenLogin;
 use crate::monitor::tools::Tools;
 use fleetgate_policy::commands::NamedCommand;
+use fleetgate_policy::text::printable_lines;
 use fleetgate_policy::{Permits, Watching};
 use fleetgate_sys::file;
 use fleetgate_sys::poll::READ;
@@ -388,7 +389,7 @@ pub(super) fn say_list(
 /// Gives it why not, on standard error, as of a program that failed with ssh's own code.
 pub(super) fn say_failure(tools: &mut Tools, client: (ConnectionNumber, Ticket), why: &str) {
     let result = RunResult {
-        output: [Vec::new(), format!("{why}\r\n").into_bytes()],
+        output: [Vec::new(), format!("{}\r\n", printable_lines(why)).into_bytes()],
         most: None,
         ended: super::ended(Some(Exit::Code(255))),
         why: CString::default(),

@@ -437,7 +437,7 @@ fn not_launched(error: &LaunchError) -> SessionRefusal {
 
 /// What is wrong with a container is for its user to read.
 fn in_container(error: &LaunchError) -> SessionRefusal {
-    refused_by(error, error.to_string())
+    refused_by(error, error.into_a_container())
 }
 
 fn refused_by(error: &LaunchError, words: String) -> SessionRefusal {

@@ -40,7 +40,7 @@ use fleetgate_launch::cgroup::Cgroups;
 use fleetgate_launch::{End, SessionReaper, present};
 use fleetgate_policy::cluster::{Identity, Refusal};
 use fleetgate_sys::poll::READ;
-use fleetgate_sys::process::Exit;
+use fleetgate_sys::process::{Exit, SIGKILL};
 use fleetgate_sys::{Errno, Fd, epoll};
 use fleetgate_wire::common::SessionId;
 use fleetgate_wire::node::front::{Ticket, ToFront};
@@ -422,15 +422,23 @@ impl Session {
 
     /// The end, as the front is told of it.
     fn ended(&self, exit: Option<Exit>) -> ToFront {
-        let why = self.parting.clone().unwrap_or_default();
+        let why = match (&self.parting, exit) {
+            (Some(parting), _) => parting,
+            (None, Some(Exit::Signal { number: SIGKILL, .. })) if self.in_container => KILLED_INSIDE,
+            _ => "",
+        };
         ToFront::Ended {
             connection: self.connection,
             ticket: self.ticket,
             ended: ended(exit),
-            why: CString::new(why).unwrap_or_default(),
+            why: text(why),
         }
     }
 }
+
+/// What is told of a program in a container that was killed.
+const KILLED_INSIDE: &str =
+    "the program was killed (SIGKILL): its container ended or has no memory left, or somebody killed it";
 
 /// An exit as the front is told of it. One that nobody could wait for is said to be the shells' 255.
 fn ended(exit: Option<Exit>) -> ProcessEnd {

@@ -10,7 +10,7 @@ use fleetgate_launch::{End, cgroup};
 use fleetgate_sys::process::{self, Exit, numbers};
 use fleetgate_sys::{Fd, epoll};
 use fleetgate_wire::common::SessionId;
-use fleetgate_wire::node::front::Ticket;
+use fleetgate_wire::node::front::{Ticket, ToFront};
 use std::ffi::CStr;
 use std::io::Read;
 use std::path::Path;
@@ -217,8 +217,9 @@ impl Sessions {
         };
         let Some(pidfd) = &running.pidfd else { return };
         tools.wakes.forget(pidfd);
+        let ended = process::ended(pidfd);
         // Who was killed may have been so by somebody's order, which is told with the end.
-        if let Ok(Some(exit @ Exit::Code(_))) = process::ended(pidfd)
+        if let Ok(Some(exit @ Exit::Code(_))) = ended
             && !session.nobody_listens
             && !session.leaves_nothing
         {
@@ -227,6 +228,10 @@ impl Sessions {
             let (connection, ticket) = (session.connection, session.ticket);
             self.tell_end(tools, number, exit);
             self.no_longer_of(connection, ticket);
+        } else if session.in_container && matches!(ended, Ok(Some(Exit::Signal { .. }))) {
+            // Words come with its end, and none can be said behind the end of its output.
+            let (connection, ticket) = (session.connection, session.ticket);
+            say(tools, session, ToFront::Ending { connection, ticket }, Vec::new());
         }
     }
 

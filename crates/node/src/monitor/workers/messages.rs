@@ -1,6 +1,7 @@
 //! What parts say to fronts in their turn.
 
 use crate::monitor::refusal::SessionRefusal;
+use fleetgate_policy::text::printable_lines;
 use fleetgate_sys::Fd;
 use fleetgate_wire::net::Done;
 use fleetgate_wire::node::ConnectionNumber;
@@ -21,11 +22,12 @@ impl Messages {
     }
 
     /// A session that was asked for is not begun.
+    // The words may repeat what others chose, such as a container's name, and a user's terminal shows them.
     pub fn not_started(&mut self, connection: ConnectionNumber, ticket: Ticket, why: &SessionRefusal) {
         let message = ToFront::NotStarted {
             connection,
             ticket,
-            why: CString::new(why.words.replace('\0', " ")).unwrap_or_default(),
+            why: CString::new(printable_lines(&why.words)).unwrap_or_default(),
             is_final: why.is_final,
         };
         self.say(connection, message, Vec::new());
@@ -36,7 +38,7 @@ impl Messages {
         let failure = Failure {
             reason,
             errno: 0,
-            subject: why,
+            subject: CString::new(printable_lines(&why.to_string_lossy())).unwrap_or_default(),
         };
         let message = ToFront::Network {
             connection,

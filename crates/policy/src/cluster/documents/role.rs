@@ -208,27 +208,58 @@ pub(super) fn file(file: &str, text: &str) -> Result<Vec<Role>, String> {
         return Err(format!("{file} has more than {MAX_CLUSTER_ROLES} roles"));
     }
     let roles = read.role.into_iter().map(|(name, role)| {
+        let at = |key: &str, why: String| match line_of(text, &["role", name.as_str(), key]) {
+            Some(line) => format!("{file} line {line}: `role.{name}.{key}`: {why}"),
+            None => format!("{file}: role {name}: {why}"),
+        };
+        check_containers(role.containers.as_deref(), &role.logins).map_err(|why| at("containers", why))?;
         let role = role
-            .named(Some(name))
+            .named(Some(name.clone()))
             .and_then(|role| recorded(&role).map(|()| role))
             .map_err(|why| format!("{file}: {why}"))?;
-        let name = role.name.as_str();
-        logins(&role).map_err(|why| match line_of(text, &["role", name, "logins"]) {
-            Some(line) => format!("{file} line {line}: `role.{name}.logins`: {why}"),
-            None => format!("{file}: role {name}: {why}"),
-        })?;
+        logins(&role).map_err(|why| at("logins", why))?;
+        for (key, selectors) in [("nodes", &role.nodes), ("containers", &role.containers)] {
+            let fit = selectors.iter().try_for_each(Selector::check_written);
+            fit.map_err(|why| at(key, why.into()))?;
+        }
         Ok(role)
     });
     roles.collect()
 }
 
 /// Whether each login can let somebody in. Only a role file is asked: a cluster that has another from before has to start, and
-/// what lets nobody in does no harm there.
+/// what lets nobody in does no harm there. The same holds for selectors.
 fn logins(role: &Role) -> Result<(), String> {
     for login in &role.logins {
         check_written_login(login).map_err(|why| format!("the login {login:?}: {why}"))?;
     }
     Ok(())
+}
+
+/// Whether `containers` means what it seems to.
+fn check_containers(containers: Option<&[Selector]>, logins: &[LoginForm]) -> Result<(), String> {
+    let Some(containers) = containers else {
+        return Ok(());
+    };
+    if containers.is_empty() {
+        return Err(
+            "`containers` names no label, which would let its users into every container: leave the key out if that is meant, \
+             or the logins ACCOUNT+CONTAINER"
+                .to_owned(),
+        );
+    }
+    if let Some(selector) = containers.iter().find(|selector| !selector.is_of_labels()) {
+        return Err(format!(
+            "containers are chosen by labels, and {selector} is none: a container's name stands in `logins`, ACCOUNT+NAME"
+        ));
+    }
+    let enters = |login: &LoginForm| account_and_container(&login.0).1.is_some();
+    match logins.iter().any(enters) {
+        true => Ok(()),
+        false => Err(
+            "none of its logins leads into a container, so `containers` would do nothing: write a login ACCOUNT+*".to_owned(),
+        ),
+    }
 }
 
 /// Nothing records a session yet, so a role file that wants it is refused. A stored role keeps its word: a cluster that
@@ -367,25 +398,8 @@ impl RoleDocument {
                 return refuse(format!("it has room for {MAX_ROLE_ENTRIES} {what}"));
             }
         }
-        if self.containers.as_ref().is_some_and(Vec::is_empty) {
-            return refuse(
-                "`containers` names no label, which would let its users into every container: leave the key out if that is meant, \
-                 or the logins ACCOUNT+CONTAINER"
-                    .to_string(),
-            );
-        }
-        let containers = self.containers.unwrap_or_default();
-        if let Some(selector) = containers.iter().find(|selector| !selector.is_of_labels()) {
-            return refuse(format!(
-                "containers are chosen by labels, and {selector} is none: a container's name stands in `logins`, ACCOUNT+NAME"
-            ));
-        }
-        let enters = |login: &LoginForm| account_and_container(&login.0).1.is_some();
-        if !containers.is_empty() && !self.logins.iter().any(enters) {
-            return refuse(
-                "none of its logins leads into a container, so `containers` would do nothing: write a login ACCOUNT+*"
-                    .to_string(),
-            );
+        if let Err(why) = check_containers(self.containers.as_deref(), &self.logins) {
+            return refuse(why);
         }
         let mut limits = Limits {
             renewal: self.renewal.map(|s| s.0),
@@ -461,7 +475,7 @@ impl RoleDocument {
         Ok(Role {
             nodes: self.nodes,
             logins: self.logins.into_iter().map(|login| login.0).collect(),
-            containers,
+            containers: self.containers.unwrap_or_default(),
             kinds,
             commands: self.commands.into_iter().map(|command| command.0).collect(),
             defined,

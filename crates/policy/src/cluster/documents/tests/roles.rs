@@ -235,6 +235,39 @@ fn what_is_wrong_in_a_role_file_is_named_with_its_line() {
             "r.toml line 2: `role.x.logins`: the login \"deploy+{user}\": no container is called \"{user}\": {user} stands \
              before the `+` alone; any container is deploy+*",
         ),
+        (
+            "container = [\"app=web\"]",
+            "r.toml line 2: unknown field `container`, did you mean `containers`?",
+        ),
+        (
+            "logins = [\"deploy+web,db\"]",
+            "r.toml line 2: `role.x.logins`: the login \"deploy+web,db\": no container is called \"web,db\": several logins \
+             are several texts of the list: write \"deploy+web\", \"deploy+db\"",
+        ),
+        (
+            "logins = [\"a+*\"]\ncontainers = []",
+            "r.toml line 3: `role.x.containers`: `containers` names no label, which would let its users into every container: \
+             leave the key out if that is meant, or the logins ACCOUNT+CONTAINER",
+        ),
+        (
+            "logins = [\"a+*\"]\ncontainers = [\"web-*\"]",
+            "r.toml line 3: `role.x.containers`: containers are chosen by labels, and web-* is none: a container's name stands \
+             in `logins`, ACCOUNT+NAME",
+        ),
+        (
+            "logins = [\"a\"]\ncontainers = [\"app=web\"]",
+            "r.toml line 3: `role.x.containers`: none of its logins leads into a container, so `containers` would do nothing: \
+             write a login ACCOUNT+*",
+        ),
+        (
+            "logins = [\"a+*\"]\ncontainers = [\"app=x\", \"app==web\"]",
+            "r.toml line 3: `role.x.containers`: the selector \"app==web\" fits nothing: one `=` is enough: write app=web",
+        ),
+        (
+            "nodes = [\"owner={user}\"]",
+            "r.toml line 2: `role.x.nodes`: the selector \"owner={user}\" fits nothing: {user} stands in `logins` alone; write \
+             a value or a pattern, as owner=* for any",
+        ),
         ("[rule.y]", "r.toml line 2: unknown field `rule`, expected `role`"),
         (
             "[role.Y]",
