@@ -136,7 +136,7 @@ while len(seen) < 3:
     service, code, output = re.fullmatch(r"\[\d+\] PROCESS_SERVICE_CHECK_RESULT;gate;(\w+);([0-3]);(.*)", line).groups()
     wanted = {{
         "load": ("0", "OK - load 15,10,5|load=30;;"), "state": ("2", "state 2\\nmore"),
-        "killed": ("3", "UNKNOWN - gate killed: it was ended by a signal, or with exit code 255"),
+        "killed": ("3", "UNKNOWN - gate killed: the command was ended by SIGKILL"),
     }}.get(service)
     if wanted:
         assert (code, output) == wanted, line

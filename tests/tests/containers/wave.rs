@@ -4,6 +4,7 @@ use fleetgate_sys::{Fd, poll};
 use fleetgate_tests::containers::{Container, Machine, errors};
 use fleetgate_tests::folder::Folder;
 use fleetgate_tests::needs_root;
+use fleetgate_tests::world::wait_until;
 
 const CONTAINERS: usize = 48;
 /// Commands in each: more than a thousand.
@@ -25,6 +26,11 @@ fn a_thousand_commands_in_many_containers_are_no_mount_event() {
     let containers: Vec<Container> = (0..CONTAINERS)
         .map(|_| Container::beside(machine.first))
         .collect();
+    // The last ones may still be on their way to their program.
+    wait_until("all containers sleep", || {
+        let all = machine.processes();
+        all.iter().filter(|(_, words)| words == "sleep 600").count() > CONTAINERS
+    });
     let before = machine.traces();
     let table = std::fs::File::open(format!("/proc/{}/mountinfo", machine.first)).expect("it runs");
     let table = Fd::from(table);
