@@ -340,6 +340,12 @@ impl FrontConnection {
         };
         let mut text = why.to_bytes().to_vec();
         text.truncate(MAX_SHOWN);
+        // Nothing can be said behind the end of the output: then the client has words of its own.
+        if let Some(Channel::Session(session)) = self.channels.get(&channel)
+            && session.eof_sent
+        {
+            text.clear();
+        }
         let request = match ended.signalled {
             false => Request::ExitStatus {
                 code: ended.status.cast_unsigned(),
@@ -351,7 +357,7 @@ impl FrontConnection {
                 message: text.clone(),
             },
         };
-        if !why.is_empty() {
+        if !text.is_empty() {
             // A terminal of the client's is raw, and its cursor anywhere.
             let text = [b"\r\n", &text[..], b"\r\n"].concat();
             self.core.write(ChannelId(channel), Stream::Stderr, &text);
