@@ -10,6 +10,7 @@ fn main() {
         ("ENTER", "fleetgate-enter", "The same for containers."),
         ("FRONT", "fleetgate-front", "The lobby and the fronts."),
         ("TUNNEL", "fleetgate-tunnel", "The tunnel."),
+        ("RECORDER", "fleetgate-recorder", "The recorder."),
         ("RESOLVER", "fleetgate-resolver", "The resolver."),
     ]);
 }

@@ -3,7 +3,7 @@
 #![no_main]
 
 use fleetgate_wire::master::{FromMaster, ToMaster};
-use fleetgate_wire::node::{front, lobby, starter, tunnel, watch};
+use fleetgate_wire::node::{front, lobby, recorder, starter, tunnel, watch};
 use fleetgate_wire::{Decode, Encode, decode, encode};
 use libfuzzer_sys::fuzz_target;
 
@@ -22,6 +22,8 @@ fuzz_target!(|data: &[u8]| {
     one_form::<tunnel::ToTunnel>(data);
     one_form::<watch::ToWatcher>(data);
     one_form::<watch::FromWatcher>(data);
+    one_form::<recorder::ToRecorder>(data);
+    one_form::<recorder::FromRecorder>(data);
     one_form::<starter::FromMonitor>(data);
     one_form::<starter::ToMonitor>(data);
     one_form::<FromMaster>(data);

@@ -1,6 +1,8 @@
 //! What the SSH targets share: settings, packets without keys, and owners that answer whatever is asked.
 #![forbid(unsafe_code)]
 
+pub mod recordings;
+
 use fleetgate_ssh::Connection;
 use fleetgate_ssh::auth::Request as Login;
 use fleetgate_ssh::event::{AuthAnswer, ChannelId, ChannelKind, Event, Exchange, Reason, Request, Stream};

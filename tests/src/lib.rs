@@ -22,6 +22,7 @@ pub mod node_desk;
 pub mod orders;
 pub mod peer;
 pub mod plain;
+pub mod recording;
 pub mod resolver;
 pub mod seal;
 pub mod service;

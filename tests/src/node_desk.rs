@@ -78,6 +78,7 @@ impl Desk {
             cluster: None,
             state_writer: None,
             watching: Default::default(),
+            recordings: Default::default(),
             resolver: Arc::new(resolver),
             wakes: Wakes::new().expect("an epoll"),
             timers: Timers::default(),

@@ -206,9 +206,12 @@ impl Service {
         named(&children(self.child.pid), " monitor ")[0]
     }
 
-    /// Its processes of this kind: `lobby`, `front`, `tunnel`.
+    /// Its processes of this kind: `lobby`, `front`, `tunnel`, `recorder`.
     pub fn seats(&self, kind: &str) -> Vec<i32> {
-        let image = if kind == "tunnel" { "tunnel" } else { "front" };
+        let image = match kind {
+            "tunnel" | "recorder" => kind,
+            _ => "front",
+        };
         named(&children(self.monitor()), &format!("{image} {kind}"))
     }
 

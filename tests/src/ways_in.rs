@@ -400,12 +400,16 @@ const OF_WATCHED: [&str; 16] = [
 const MARKS: [&str; 3] = ["kernel", "register", "claimed"];
 
 /// Fields that are there only where they are known.
-const SOMETIMES: [&str; 29] = [
+const SOMETIMES: [&str; 33] = [
     "runs_as",
     "container",
     "sessions",
     "audit",
     "unwatched",
+    "recorded",
+    "recording",
+    "recovered",
+    "ended",
     "code",
     "signal",
     "terminal",
@@ -495,6 +499,8 @@ impl Documented {
                     known.remove("reason");
                 }
             }
+            // Only where it is not recorded though it should be.
+            "session_started" if !fields.contains("recorded") => drop(known.remove("reason")),
             "file" => match self
                 .operations
                 .get(event["operation"].as_str().unwrap_or_default())

@@ -1,4 +1,4 @@
-//! `cargo xtask build`: the static helpers, the static front, the static tunnel, the resolver, all packed, and `fleetgate`
+//! `cargo xtask build`: the static helpers, the static front, tunnel and recorder, the resolver, all packed, and `fleetgate`
 //! with them inside.
 //!
 //! Each is a cargo invocation of its own, so that no crate gets a feature because another program wants it. A
@@ -22,6 +22,12 @@ const CHECK_MAX: u64 = 100_000;
 pub const FRONT_MAX: u64 = 1_700_000;
 /// The static tunnel's bound: TLS, HTTP/2 and gRPC are in it.
 pub const TUNNEL_MAX: u64 = 3_000_000;
+/// The static recorder's bound: zstd's compressor is in it.
+pub const RECORDER_MAX: u64 = 980_000;
+/// zstd without what its levels above 3 compress by, a quarter of the recorder: `record` uses level 3. zstd's lib/README.md has them.
+const WITHOUT_SLOW_LEVELS: &str = "-DZSTD_EXCLUDE_GREEDY_BLOCK_COMPRESSOR -DZSTD_EXCLUDE_LAZY_BLOCK_COMPRESSOR \
+    -DZSTD_EXCLUDE_LAZY2_BLOCK_COMPRESSOR -DZSTD_EXCLUDE_BTLAZY2_BLOCK_COMPRESSOR -DZSTD_EXCLUDE_BTOPT_BLOCK_COMPRESSOR \
+    -DZSTD_EXCLUDE_BTULTRA_BLOCK_COMPRESSOR";
 /// The bound of `fleetgate-exec`, the helper for containers inside it.
 const EXEC_MAX: u64 = 1_300_000;
 /// The resolver's bound.
@@ -29,11 +35,12 @@ pub const RESOLVER_MAX: u64 = 550_000;
 /// What a cold release build may take on two cores.
 const COLD_MAX: Duration = Duration::from_secs(8 * 60);
 /// The programs that are embedded.
-const IMAGES: [&str; 5] = [
+const IMAGES: [&str; 6] = [
     "fleetgate-session",
     "fleetgate-enter",
     "fleetgate-front",
     "fleetgate-tunnel",
+    "fleetgate-recorder",
     "fleetgate-resolver",
 ];
 
@@ -50,6 +57,8 @@ pub struct Built {
     pub front: PathBuf,
     /// The static program of the tunnel.
     pub tunnel: PathBuf,
+    /// The static program of the recorder.
+    pub recorder: PathBuf,
     /// The resolver.
     pub resolver: PathBuf,
     /// The monitoring's plugin.
@@ -68,6 +77,7 @@ impl Built {
             enter: nowhere(),
             front: nowhere(),
             tunnel: nowhere(),
+            recorder: nowhere(),
             resolver: nowhere(),
             check: nowhere(),
             exec: nowhere(),
@@ -230,6 +240,20 @@ fn tunnel_into(target: &Path) -> Result<PathBuf> {
     )
 }
 
+/// The static program of the recorder.
+fn recorder_into(target: &Path) -> Result<PathBuf> {
+    static_into(
+        target,
+        &Static {
+            name: "fleetgate-recorder",
+            package: "fleetgate-recorder",
+            images: None,
+            most: RECORDER_MAX,
+            why: "every node that records maps it",
+        },
+    )
+}
+
 /// The static `fleetgate-exec`, with the helper that is among the `images`.
 fn exec_into(target: &Path, images: &Path) -> Result<PathBuf> {
     let built = static_into(
@@ -270,11 +294,13 @@ fn static_into(target: &Path, program: &Static) -> Result<PathBuf> {
     // One profile for all: what they share is built once.
     command.args(["--profile", "front", "--package", package, "--bin", name]);
     command.args(["--target", &musl()]);
-    // ring's C and assembly want a compiler by the target's name; the system's own makes the same objects, as they
+    // ring's C and assembly, and zstd's, want a compiler by the target's name; the system's own makes the same objects, as they
     // use nothing of the C library but its headers' types.
-    let compiler = format!("CC_{}", musl().replace('-', "_"));
-    if std::env::var_os(&compiler).is_none() {
-        command.env(&compiler, "gcc");
+    for (variable, value) in [("CC", "gcc"), ("CFLAGS", WITHOUT_SLOW_LEVELS)] {
+        let variable = format!("{variable}_{}", musl().replace('-', "_"));
+        if std::env::var_os(&variable).is_none() {
+            command.env(&variable, value);
+        }
     }
     if let Some(images) = images {
         command.env("FLEETGATE_IMAGES", images);
@@ -296,6 +322,7 @@ fn release_into(target: &Path) -> Result<Built> {
     let enter = enter_into(target)?;
     let front = front_into(target)?;
     let tunnel = tunnel_into(target)?;
+    let recorder = recorder_into(target)?;
     run(building(target).args([
         "--release",
         "--package",
@@ -313,7 +340,7 @@ fn release_into(target: &Path) -> Result<Built> {
     }
     let check = check_into(target)?;
     let images = target.join("images");
-    let added = pack_all(&images, &[&helper, &enter, &front, &tunnel, &resolver])?;
+    let added = pack_all(&images, &[&helper, &enter, &front, &tunnel, &recorder, &resolver])?;
     let exec = exec_into(target, &images)?;
     run(building(target)
         .args(["--release", "--package", "fleetgate-cli"])
@@ -330,6 +357,7 @@ fn release_into(target: &Path) -> Result<Built> {
         enter,
         front,
         tunnel,
+        recorder,
         resolver,
         check,
         exec,

@@ -78,6 +78,22 @@ impl Field for EndCommand {
     }
 }
 
+/// Why a session that should be recorded is not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotRecorded {
+    /// In words.
+    pub reason: String,
+}
+
+impl Field for NotRecorded {
+    const SEVERAL: &'static [&'static str] = &["recorded", "reason"];
+
+    fn write(&self, _: &str, line: &mut Line<'_>) {
+        line.put("recorded", &false);
+        line.text("reason", &self.reason);
+    }
+}
+
 events! {
 /// What happened. Texts may be of any length and hold anything: they are cut and escaped when written.
 #[derive(Clone, Debug, PartialEq)]
@@ -172,6 +188,10 @@ pub enum Event {
         audit: Option<&'static str>,
         /// Why it is not, though it should be.
         unwatched: Option<String>,
+        /// It is not recorded, though it should be.
+        not_recorded: Option<NotRecorded>,
+        /// How much of it is recorded; none: nothing.
+        recording: Option<&'static str>,
     },
     /// It does not.
     SessionRefused = "session_refused" { connection: ConnectionNumber, login: String, reason: String },
@@ -208,6 +228,27 @@ pub enum Event {
         /// The monitor that began it had ended before it, or was killed.
         inherited: bool => Flag,
     },
+    /// A session's recording is whole. `chain`: the hash over all of it.
+    Recorded = "recorded" {
+        connection: Option<ConnectionNumber>,
+        login: Option<String>,
+        session: SessionId,
+        blocks: u64,
+        bytes: u64,
+        chain: String,
+        /// A monitor that was killed had not finished it.
+        recovered: bool => Flag,
+    },
+    /// A session that is recorded cannot be any more. `ended`: so it does not go on.
+    NotRecorded = "not_recorded" {
+        connection: ConnectionNumber,
+        login: String,
+        session: SessionId,
+        reason: String,
+        ended: bool => Flag,
+    },
+    /// Old recordings were removed.
+    RecordingsRemoved = "recordings_removed" { count: u64, bytes: u64 },
     /// What somebody did to a file.
     File = "file" {
         connection: ConnectionNumber,

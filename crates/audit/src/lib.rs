@@ -20,7 +20,7 @@ mod shipping;
 mod watched;
 mod writer;
 
-pub use event::{ClusterUser, EndCommand, Event, Gap, OPERATIONS, SessionKind, Usage, digits};
+pub use event::{ClusterUser, EndCommand, Event, Gap, NotRecorded, OPERATIONS, SessionKind, Usage, digits};
 pub use shipping::{Batch, Deliver, MAX_BATCH, Shipping, begin_at_end};
 pub use watched::{WatchReport, WatchedEvent};
 pub use writer::{Audit, WriterThread};

@@ -142,11 +142,16 @@ fn optional_fields_and_every_operation_have_their_lines() {
                 container: None,
                 strategy: "installed",
                 unrecorded: None,
+                not_recorded: Some(NotRecorded {
+                    reason: "the disk is full".to_owned(),
+                }),
+                recording: None,
             },
             format!(
                 "\"event\":\"session_started\",{head},\"session\":\"abababababababababababababababab\",\
                  \"source\":\"[2001:db8::7]:22\",\"kind\":\"sftp\",\"pid\":-1,\"original\":\"\u{fffd}x\",\"runs_as\":\"root\",\
-                 \"strategy\":\"installed\",\"unwatched\":\"no filter\""
+                 \"strategy\":\"installed\",\"unwatched\":\"no filter\",\
+                 \"recorded\":false,\"reason\":\"the disk is full\""
             ),
         ),
         (

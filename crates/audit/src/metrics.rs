@@ -46,18 +46,21 @@ pub enum Process {
     Networking,
     /// The tunnel.
     Tunnel,
+    /// The recorder.
+    Recorder,
     /// The watcher.
     Watcher,
     /// Its guardian.
     Guardian,
 }
 
-const PROCESSES: [&str; 7] = [
+const PROCESSES: [&str; 8] = [
     "lobby",
     "front",
     "resolver",
     "networking",
     "tunnel",
+    "recorder",
     "watcher",
     "guardian",
 ];
@@ -77,7 +80,7 @@ pub struct Metrics {
     denied: AtomicU64,
     cluster_serial: AtomicU64,
     cluster_as_of: AtomicU64,
-    deaths: [AtomicU64; 7],
+    deaths: [AtomicU64; 8],
 }
 
 impl Metrics {

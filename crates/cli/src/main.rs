@@ -32,6 +32,7 @@ mod master;
 mod node;
 mod output;
 mod proxy_command;
+mod recordings;
 mod relay;
 mod remote;
 mod run;
@@ -62,6 +63,7 @@ fn main() {
         Some(b"fleetgate-enter") => helper(fleetgate_enter::run, rest),
         Some(b"fleetgate-front") => fleetgate_worker::run(&rest),
         Some(b"fleetgate-tunnel") => fleetgate_tunnel::run(&rest),
+        Some(b"fleetgate-recorder") => fleetgate_recorder::run(&rest),
         Some(b"fleetgate-guardian") => fleetgate_calls::guardian::main(&rest),
         Some(name) if name == MASTER.as_bytes() => keep_connections(&rest),
         Some(name) if name == background::NAME.as_bytes() => fleetgate_client::ssh::in_background(&rest),

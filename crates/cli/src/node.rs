@@ -4,8 +4,9 @@ use crate::flags::{Arguments, Outcome};
 use crate::output::print;
 use crate::{cluster, images};
 use fleetgate_node::config::{Config, PATH};
-use fleetgate_node::{monitor, starter};
+use fleetgate_node::monitor;
 use fleetgate_seal::{Embedded, Source};
+use fleetgate_starter as starter;
 use fleetgate_worker::start::Format;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -68,6 +69,7 @@ pub fn monitor(given: &Arguments) -> Outcome {
             front: source(&images::FRONT),
             resolver: source(&images::RESOLVER),
             tunnel: source(&images::TUNNEL),
+            recorder: source(&images::RECORDER),
         },
     })?;
     Ok(0)

@@ -2,7 +2,8 @@
 //!
 //! [`Launcher`] starts one helper and waits for its word, moving down the fallback chain when the image is at fault.
 //! [`LaunchThreads`] does so away from the caller, because an exec can be held up. [`SessionReaper`] closes login
-//! records when a session ends, and mends what a crash left behind. [`pam`] starts the helper inside a PAM session.
+//! records when a session ends, and mends what a crash left behind. [`pam`] starts the helper inside a PAM session. [`workers`]
+//! starts the node's other processes, which get no order.
 //!
 //! It never decides who may log in, never looks up names, never reads configuration.
 #![forbid(unsafe_code)]
@@ -27,8 +28,10 @@ mod record_files;
 mod reply;
 mod running;
 mod session_record;
+pub mod streams;
 mod thread;
 pub mod within_pam;
+pub mod workers;
 mod wtmpdb;
 
 pub use error::{EndError, LaunchError, SessionReaperError, Stage, failure_words};

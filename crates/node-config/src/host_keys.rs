@@ -4,6 +4,7 @@
 use crate::Config;
 use fleetgate_ssh::codec::Write as _;
 use fleetgate_ssh::key::{Certificate, HostKey, KeyError, KeyType};
+use fleetgate_ssh::sshsig;
 use fleetgate_wire::node::HostKey as OfferedKey;
 use std::ffi::CString;
 use std::fmt;
@@ -155,7 +156,21 @@ impl HostKeys {
         message.put_string(blob);
         key.sign(algorithm, &message).ok()
     }
+
+    /// A signature over what is said of a recording, as `ssh-keygen -Y sign` makes it; none: there is no key that can.
+    pub fn sign_recording(&self, text: &str) -> Option<Vec<u8>> {
+        let message = sshsig::message(RECORDINGS, text.as_bytes());
+        self.0.iter().find_map(|key| {
+            let blob = key.public().blob();
+            let algorithm = key.algorithms().into_iter().find(|a| key.blob(a) == Some(blob))?;
+            let signature = key.sign(algorithm, &message).ok()?;
+            Some(sshsig::encode(blob, RECORDINGS, &signature))
+        })
+    }
 }
+
+/// What signatures over recordings are for (`record::signature::NAMESPACE`, which this crate does not need).
+const RECORDINGS: &str = "recording@fleetgate";
 
 fn read(path: &Path) -> Result<HostKey, HostKeyError> {
     let failed = |e| HostKeyError::File(path.to_owned(), e);

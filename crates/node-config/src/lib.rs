@@ -1,7 +1,7 @@
 //! What a node goes by: `node.toml`, which this file describes, its [`identity`] in its cluster with the [`renewal`] of its
 //! certificates, the [`cluster`]'s signed state with the decisions that follow from it, its [`host_keys`], and the [`node_lock`].
 //! What `node.toml` and the files that it names come to is [`trust`] (who may log in, and how), [`offer`] (what a connection may
-//! negotiate) and [`labels`].
+//! negotiate), [`recording`], [`strangers`] (what is remembered of who is not logged in) and [`labels`].
 #![cfg_attr(
     not(test),
     warn(
@@ -18,7 +18,9 @@ pub mod identity;
 pub mod labels;
 pub mod node_lock;
 pub mod offer;
+pub mod recording;
 pub mod renewal;
+pub mod strangers;
 #[cfg(feature = "testing")]
 pub mod testing;
 pub mod trust;
@@ -28,7 +30,8 @@ pub use fleetgate_policy::cluster::{CommandEntry, Size};
 pub use types::{Duration, LabelCommand, PamUse, RootLogin, SelinuxUse};
 
 use fleetgate_base::StartError;
-use fleetgate_policy::strangers::{self, Offence, Settings as Strangers};
+use fleetgate_policy::pam_turns::Places;
+use fleetgate_policy::strangers::{Form, Offence, Settings as Strangers};
 use fleetgate_policy::toml_mistake::Mistake;
 use fleetgate_policy::{Audit, Stance, Watching};
 use serde::de::Error as _;
@@ -154,6 +157,8 @@ pub struct Config {
     pub io_uring: Stance,
     /// Whether a session may begin that should be watched and cannot be.
     pub unwatched: Stance,
+    /// Which sessions are recorded, and where recordings are.
+    pub recording: recording::Settings,
     /// Named commands, for keys that may run nothing else.
     pub commands: BTreeMap<String, CommandEntry>,
 
@@ -182,7 +187,7 @@ pub struct Config {
     /// The bounds.
     pub limits: Limits,
     /// How those are treated who are not logged in.
-    #[serde(deserialize_with = "strangers")]
+    #[serde(deserialize_with = "read_strangers")]
     pub strangers: Strangers,
     /// Where audit events go; `-`: standard output.
     #[serde(deserialize_with = "types::from_root")]
@@ -199,8 +204,8 @@ const OFFENCES: [Offence; 4] = [
     Offence::TooLate,
 ];
 
-fn strangers<'de, D: Deserializer<'de>>(from: D) -> Result<Strangers, D::Error> {
-    let form = strangers::Form::deserialize(from)?;
+fn read_strangers<'de, D: Deserializer<'de>>(from: D) -> Result<Strangers, D::Error> {
+    let form = Form::deserialize(from)?;
     form.settings(&OFFENCES).map_err(D::Error::custom)
 }
 
@@ -256,6 +261,16 @@ pub struct Limits {
     pub launch: Duration,
     /// A connection forwarded from here has so long to come up.
     pub connect: Duration,
+}
+
+impl Limits {
+    /// How many may talk to PAM at once.
+    pub fn pam_places(&self) -> Places {
+        Places {
+            deciding: self.deciding,
+            conversations: self.conversations,
+        }
+    }
 }
 
 impl Default for Limits {
@@ -333,6 +348,7 @@ impl Default for Config {
             audit: Watching::default().audit,
             io_uring: Watching::default().io_uring,
             unwatched: Watching::default().unwatched,
+            recording: recording::Settings::default(),
             commands: BTreeMap::new(),
             key_exchanges: Vec::new(),
             ciphers: Vec::new(),
@@ -484,6 +500,9 @@ impl Config {
         }
         if self.audit_log == plain.audit_log {
             self.audit_log = self.state_directory.join("audit.jsonl");
+        }
+        if self.recording.directory == plain.recording.directory {
+            self.recording.directory = self.state_directory.join("recordings");
         }
     }
 

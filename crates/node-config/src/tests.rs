@@ -1,6 +1,7 @@
 //! What node.toml says and how its errors read.
 
 use super::*;
+use fleetgate_policy::{Recording, RecordingFailure};
 
 fn parse(text: &str) -> Result<Config, String> {
     Config::parse(Path::new("node.toml"), text).map_err(|e| e.to_string())
@@ -21,6 +22,27 @@ fn times_and_sizes_have_units() {
         let config = parse(&format!("rekey_bytes = {text}")).expect(text);
         assert_eq!(config.rekey_bytes, Size(bytes), "{text}");
     }
+}
+
+#[test]
+fn the_section_recording_is_read() {
+    let said = "[recording]\nsessions = \"output\"\non_failure = \"go-on\"\ndirectory = \"/srv/recordings\"\nkeep_days = 90\n\
+                max_size = \"2G\"";
+    let config = parse(said).expect(said);
+    let wanted = recording::Settings {
+        sessions: Recording::Output,
+        on_failure: RecordingFailure::GoOn,
+        directory: "/srv/recordings".into(),
+        keep_days: 90,
+        max_size: Size(2 << 30),
+    };
+    assert_eq!(config.recording, wanted);
+    let unbounded = parse("[node.recording]\nmax_size = 0").expect("a section of a section");
+    let wanted = recording::Settings {
+        max_size: Size(0),
+        ..recording::Settings::default()
+    };
+    assert_eq!(unbounded.recording, wanted);
 }
 
 #[test]
@@ -50,6 +72,46 @@ fn an_error_names_its_line_and_what_was_expected() {
             "[commands.x]\nargv = \"uptime\"",
             "node.toml:2:8: ",
             "`commands.x.argv` is a list",
+        ),
+        (
+            "[recording]\nsessions = \"all\"",
+            "node.toml:2:12: ",
+            "`recording.sessions` is one of `events`, `output`, `full`, not `all`",
+        ),
+        (
+            "[recording]\nsessions = true",
+            "node.toml:2:12: ",
+            "`recording.sessions` is a text in quotes, not true: write sessions = \"output\"",
+        ),
+        (
+            "[limits]\nsessions = \"many\"",
+            "node.toml:2:12: ",
+            "`limits.sessions` is a number from 0 to 4294967295, not the text \"many\": write sessions = 10",
+        ),
+        (
+            "[recording]\non_failure = \"refuse\"",
+            "node.toml:2:14: ",
+            "`recording.on_failure` is `go-on` or `end`, not `refuse`",
+        ),
+        (
+            "[recording]\ndirectory = \"recordings\"",
+            "node.toml:2:13: ",
+            "\"recordings\" is no path from / on: begin it with /",
+        ),
+        (
+            "[recording]\nkeep_days = \"90d\"",
+            "node.toml:2:13: ",
+            "`recording.keep_days` is a number from 0 to 4294967295, not the text \"90d\": write keep_days = 10",
+        ),
+        (
+            "[recording]\nmax_size = \"10GB\"",
+            "node.toml:2:12: ",
+            "a number of bytes such as",
+        ),
+        (
+            "recording = \"full\"",
+            "node.toml:1:13: ",
+            "`recording` is a table, not the text \"full\": write [recording] and its keys in the lines below",
         ),
         (
             "listen = [\"127.0.0.1:99999\"]",
@@ -206,6 +268,7 @@ fn examples_are_right() {
             "argv" => format!("[commands.x]\n{line}"),
             "args" => format!("[commands.x]\nargv = [\"/x\", \"{{}}\"]\n{line}"),
             "command" => format!("[label_commands.x]\n{line}"),
+            "recording.sessions" | "on_failure" => format!("[recording]\n{line}"),
             _ => (*line).to_owned(),
         };
         parse(&text).expect(line);
@@ -257,6 +320,7 @@ fn every_key_is_documented() {
     let mut expected = keys("no_such_key = 1");
     expected.extend(keys("[limits]\nno_such_key = 1"));
     expected.extend(keys("[strangers]\nno_such_key = 1"));
+    expected.extend(keys("[recording]\nno_such_key = 1"));
     expected.extend(keys("[commands.check]\nargv = [\"/bin/true\"]\nno_such_key = 1"));
     for key in &expected {
         assert!(

@@ -8,7 +8,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 /// Lines that are right, for keys whose type does not say what they hold.
-pub(super) const EXAMPLES: [Example; 24] = [
+pub(super) const EXAMPLES: [Example; 26] = [
     ("listen", "listen = [\"[::]:22\"]"),
     ("host_keys", "host_keys = [\"/etc/ssh/ssh_host_ed25519_key\"]"),
     ("pam", "pam = \"auto\""),
@@ -32,6 +32,8 @@ pub(super) const EXAMPLES: [Example; 24] = [
     ("audit", "audit = \"commands\""),
     ("io_uring", "io_uring = \"refuse\""),
     ("unwatched", "unwatched = \"allow\""),
+    ("recording.sessions", "sessions = \"output\""),
+    ("on_failure", "on_failure = \"go-on\""),
     ("commands", "[commands.NAME] and its keys in the lines below"),
     ("argv", "argv = [\"/usr/bin/uptime\"]"),
     ("args", "args = [\"word\"]"),

@@ -1,5 +1,5 @@
-//! The node: a root monitor that decides and launches, and the starter that executes it. The sandboxed processes that the
-//! monitor starts are crates of their own, `worker` and `tunnel`. ARCHITECTURE.md draws them.
+//! The node: a root monitor that decides and launches. The starter that executes it and the sandboxed processes that it starts
+//! are crates of their own, `starter`, `worker`, `tunnel` and `recorder`. ARCHITECTURE.md draws them.
 #![cfg_attr(
     not(test),
     warn(
@@ -11,7 +11,6 @@
 #![forbid(unsafe_code)]
 
 pub mod monitor;
-pub mod starter;
 
 pub use fleetgate_node_config as config;
 pub use fleetgate_node_config::identity;

@@ -17,8 +17,10 @@ pub mod cluster;
 pub mod commands;
 mod error;
 pub mod grant;
+pub mod pam_turns;
 pub mod pattern;
 pub mod permits;
+pub mod recording;
 mod rule;
 pub mod strangers;
 pub mod text;
@@ -32,5 +34,6 @@ pub use account_name::{
 pub use error::Invalid;
 pub use grant::{Grant, GrantId, GrantRequest, How, Proofs};
 pub use permits::{Kind, Permits, What};
+pub use recording::{Recording, RecordingFailure};
 pub use rule::{Denied, Rule};
 pub use watching::{Audit, Stance, Watching};

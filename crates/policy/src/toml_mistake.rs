@@ -6,7 +6,7 @@ use std::fmt;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, Error};
 
-/// A key, and a line that would be right for it.
+/// A key, and a line that would be right for it. A key that means something else in other tables is `TABLE.KEY`.
 pub type Example = (&'static str, &'static str);
 
 /// A mistake.
@@ -241,7 +241,7 @@ impl Place {
                 }
                 word => format!(
                     "`{name}`: {word} is no value: a text stands in quotes, as \"{word}\"{}",
-                    write_line(example_of(key, examples).map(str::to_owned))
+                    write_line(self.example(examples).map(str::to_owned))
                 ),
             };
         }
@@ -260,7 +260,8 @@ impl Place {
         let key = self.keys.last().map_or("", String::as_str);
         let example = match expected.has_example() {
             true => None,
-            false => example_of(key, examples)
+            false => self
+                .example(examples)
                 .map(str::to_owned)
                 .or_else(|| self.rewritten(key, expected)),
         };
@@ -279,6 +280,15 @@ impl Place {
             let key = key.to_ascii_lowercase();
             SECRETS.iter().any(|part| key.contains(part))
         })
+    }
+
+    /// The line that is right for the key in its table (`table.key`), else for the key wherever it stands.
+    fn example(&self, examples: &[Example]) -> Option<&'static str> {
+        let (key, outer) = self.keys.split_last()?;
+        let in_table = outer.last().map(|table| format!("{table}.{key}"));
+        in_table
+            .and_then(|name| example_of(&name, examples))
+            .or_else(|| example_of(key, examples))
     }
 
     /// As it would be written in one line.

@@ -333,9 +333,16 @@ impl Host for Plain {
                 session,
                 kind,
                 command,
+                not_recorded,
             } => (
                 "session_started",
-                json!({ "session": session, "kind": kind, "command": String::from_utf8_lossy(&command[..command.len().min(4096)]) }),
+                json!({
+                    "session": session,
+                    "kind": kind,
+                    "command": String::from_utf8_lossy(&command[..command.len().min(4096)]),
+                    "recorded": not_recorded.map(|_| false),
+                    "reason": not_recorded,
+                }),
             ),
             SessionEvent::Ended { session, code } => {
                 ("session_ended", json!({ "session": session, "code": code }))

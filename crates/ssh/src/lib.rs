@@ -32,6 +32,7 @@ mod random;
 #[cfg(any(test, feature = "fuzz"))]
 mod recording_outbox;
 pub mod settings;
+pub mod sshsig;
 mod state;
 #[cfg(test)]
 mod tests;

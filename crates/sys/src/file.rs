@@ -99,13 +99,32 @@ pub fn read_parts(fd: i32, parts: &mut [&mut [u8]]) -> Result<usize> {
     }
 }
 
+/// Writes once from these parts, one after the other; those beyond [`MAX_PARTS`] are left alone.
+pub fn write_parts(fd: i32, parts: &[&[u8]]) -> Result<usize> {
+    let mut vectors = [NO_PART; MAX_PARTS];
+    for (vector, part) in vectors.iter_mut().zip(parts) {
+        vector.iov_base = part.as_ptr().cast_mut().cast();
+        vector.iov_len = part.len();
+    }
+    let count = parts.len().min(MAX_PARTS);
+    loop {
+        // SAFETY: `vectors` holds `count` pairs, each the place and length of a part that is borrowed; the kernel only
+        // reads there.
+        match unsafe { syscall!(libc::SYS_writev, fd, vectors.as_ptr(), count) } {
+            Err(Errno::EINTR) => continue,
+            other => return other,
+        }
+    }
+}
+
+const NO_PART: libc::iovec = libc::iovec {
+    iov_base: core::ptr::null_mut(),
+    iov_len: 0,
+};
+
 /// The same as the kernel wants them, and how many.
 pub(crate) fn vectors(parts: &mut [&mut [u8]]) -> ([libc::iovec; MAX_PARTS], usize) {
-    let none = libc::iovec {
-        iov_base: core::ptr::null_mut(),
-        iov_len: 0,
-    };
-    let mut vectors = [none; MAX_PARTS];
+    let mut vectors = [NO_PART; MAX_PARTS];
     for (vector, part) in vectors.iter_mut().zip(parts.iter_mut()) {
         vector.iov_base = part.as_mut_ptr().cast();
         vector.iov_len = part.len();
@@ -169,6 +188,12 @@ pub fn write_all_at(fd: &Fd, mut buf: &[u8], mut offset: u64) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Waits until the disk has what was written to a file, and what it takes to read it again.
+pub fn sync_data(fd: &Fd) -> Result<()> {
+    // SAFETY: a number only.
+    unsafe { syscall!(libc::SYS_fdatasync, fd.raw()) }.map(drop)
 }
 
 /// Reads from the start to the end, but no more than `max` bytes: a longer file is `EFBIG`.

@@ -111,6 +111,8 @@ pub mod requests {
     pub const SET_WINDOW: u32 = libc::TIOCSWINSZ as u32;
     /// [`super::send_break`].
     pub const SEND_BREAK: u32 = libc::TCSBRK as u32;
+    /// [`super::modes`].
+    pub const MODES: u32 = libc::TCGETS as u32;
 }
 
 /// A terminal's modes, as the kernel's struct termios has them.
@@ -149,6 +151,12 @@ impl Modes {
         line: 0,
         characters: [0; 19],
     };
+
+    /// Whether lines are read and nothing of them is shown: a program asks for a password. One that reads key by key shows
+    /// them itself, or does not; the terminal cannot tell.
+    pub fn asks_unseen(&self) -> bool {
+        self.local & libc::ICANON != 0 && self.local & libc::ECHO == 0
+    }
 
     /// The same, with every key passed on as it is (cfmakeraw): the terminal at the other end does the rest.
     pub fn raw(mut self) -> Modes {

@@ -22,6 +22,8 @@ pub enum Worker {
     Starter,
     /// The connections to proxies.
     Tunnel,
+    /// What sessions show, on its way to the disk.
+    Recorder,
 }
 
 impl Worker {
@@ -34,6 +36,7 @@ impl Worker {
             Worker::Guardian => "guardian",
             Worker::Starter => "starter",
             Worker::Tunnel => "tunnel",
+            Worker::Recorder => "recorder",
         }
     }
 }
@@ -176,8 +179,12 @@ fn limits(worker: Worker) -> Result<(), Errno> {
         },
     )?;
     process::set_limit(numbers::RLIMIT_CORE, NONE)?;
-    if worker != Worker::Watcher {
+    if !matches!(worker, Worker::Watcher | Worker::Recorder) {
         process::set_limit(numbers::RLIMIT_NPROC, NONE)?;
+    }
+    if worker == Worker::Recorder {
+        // A file of its own may be of any size.
+        return process::ignore_signal(numbers::SIGXFSZ);
     }
     // Our log may be a file: it must stay writable.
     const KIND: u32 = 0o170_000;
@@ -204,6 +211,7 @@ fn allowed(worker: Worker) -> Vec<Allowed> {
     const TERMINAL: &[Test] = &[
         Test::Equals(1, terminal::requests::SET_WINDOW),
         Test::Equals(1, terminal::requests::SEND_BREAK),
+        Test::Equals(1, terminal::requests::MODES),
     ];
     const PIPES: &[Test] = &[
         Test::Equals(1, stream::requests::SET_FLAGS),
@@ -250,12 +258,14 @@ fn allowed(worker: Worker) -> Vec<Allowed> {
         // Pipes and terminals of sessions; listeners for agents, displays and sockets that the login asked for.
         list.push(Allowed::any(calls::SYS_read));
         list.push(Allowed::any(calls::SYS_readv));
+        list.push(Allowed::any(calls::SYS_writev));
         list.push(Allowed::any(calls::SYS_accept4));
         list.push(Allowed::when(calls::SYS_ioctl, TERMINAL));
         list.push(Allowed::when(calls::SYS_fcntl, PIPES));
     }
     match worker {
         Worker::Watcher => list.extend(of_the_watcher()),
+        Worker::Recorder => list.extend(of_the_recorder()),
         Worker::Guardian => list.extend(of_the_guardian()),
         // Signals; how the monitor ended.
         Worker::Starter => list.extend([calls::SYS_read, calls::SYS_waitid].map(Allowed::any)),
@@ -295,6 +305,26 @@ const LISTENERS: &[Test] = &[
     Test::Equals(1, seccomp::requests::SET_FLAGS),
 ];
 
+/// A thread, as the C libraries make one.
+const FOR_THREADS: [i64; 7] = [
+    calls::SYS_clone,
+    calls::SYS_clone3,
+    calls::SYS_set_robust_list,
+    calls::SYS_rseq,
+    calls::SYS_sched_getaffinity,
+    calls::SYS_sched_yield,
+    calls::SYS_gettid,
+];
+
+/// Pipes of sessions, files that it was handed, and one thread. It opens nothing, and cuts nothing off.
+fn of_the_recorder() -> Vec<Allowed> {
+    let mut list: Vec<Allowed> = [calls::SYS_read, calls::SYS_pwrite64, calls::SYS_fdatasync]
+        .map(Allowed::any)
+        .into();
+    list.extend(FOR_THREADS.map(Allowed::any));
+    list
+}
+
 /// Listeners and their memory; what /proc says of callers; threads.
 fn of_the_watcher() -> Vec<Allowed> {
     let mut list: Vec<Allowed> = [
@@ -310,17 +340,10 @@ fn of_the_watcher() -> Vec<Allowed> {
         // Itself, for the guardian.
         calls::SYS_getpid,
         calls::SYS_pidfd_open,
-        // A thread, as the C libraries make one.
-        calls::SYS_clone,
-        calls::SYS_clone3,
-        calls::SYS_set_robust_list,
-        calls::SYS_rseq,
-        calls::SYS_sched_getaffinity,
-        calls::SYS_sched_yield,
-        calls::SYS_gettid,
     ]
     .map(Allowed::any)
     .into();
+    list.extend(FOR_THREADS.map(Allowed::any));
     list.push(Allowed::when(calls::SYS_openat, READING));
     list.push(Allowed::when(calls::SYS_ioctl, LISTENERS));
     list

@@ -22,11 +22,11 @@ pub use watcher::Watcher;
 
 use crate::world::{PATIENCE_MS, wait_until};
 use fleetgate_node::config::Config;
-use fleetgate_node::monitor::late_chain::{LateChain, named};
 use fleetgate_node::monitor::sessions::Inherited;
 use fleetgate_node::monitor::workers::{Executor, Images, Process, StartOrder, WorkerKind, WorkerStarter};
 use fleetgate_node::monitor::{Parts, open};
-use fleetgate_seal::{Death, FallbackChain, Image, Options, Source};
+use fleetgate_seal::late_chain::named;
+use fleetgate_seal::{Death, FallbackChain, Image, LateChain, Options, Source};
 use fleetgate_sys::spawn::{Program, Spawn, Stack, Strings, spawn};
 use fleetgate_sys::{Fd, file, socket};
 use fleetgate_wire::node::starter::ToMonitor;
@@ -138,6 +138,7 @@ impl Node {
             // Never executed: those seats are the test's.
             front: session.clone(),
             tunnel: LateChain::new(Source::File(crate::resolver()), named(c"fleetgate-tunnel")),
+            recorder: LateChain::new(Source::File(crate::resolver()), named(c"fleetgate-recorder")),
             resolver,
             resolver_arguments: Vec::new(),
             guardian_cgroup: None,

@@ -40,6 +40,7 @@ fn common() -> Vec<(&'static str, String)> {
         ("-rwxr-xr-x", format!("{lib}/fleetgate-session")),
         ("-rwxr-xr-x", format!("{lib}/fleetgate-front")),
         ("-rwxr-xr-x", format!("{lib}/fleetgate-tunnel")),
+        ("-rwxr-xr-x", format!("{lib}/fleetgate-recorder")),
         ("-rwxr-xr-x", format!("{lib}/fleetgate-resolver")),
         ("-rwxr-xr-x", "/usr/lib/nagios/plugins/check_fleetgate".to_owned()),
         ("-rw-r--r--", "/etc/pam.d/fleetgate".to_owned()),
@@ -138,6 +139,7 @@ fn installed_it_runs_and_removed_it_leaves_nothing() {
         "fleetgate-session",
         "fleetgate-front",
         "fleetgate-tunnel",
+        "fleetgate-recorder",
         "fleetgate-resolver",
     ] {
         let file = std::fs::metadata(lib.join(name)).expect("installed");

@@ -20,6 +20,8 @@ mod networks;
 mod pam;
 mod pam_attacks;
 mod pam_namespaces;
+mod recording;
+mod recording_deaths;
 mod rules;
 mod service;
 mod session_ends;

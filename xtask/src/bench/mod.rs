@@ -100,6 +100,12 @@ pub const BENCHES: &[Entry] = &[
         run: proxy::measure,
     },
     Entry {
+        name: "record",
+        does: "what recording costs: a terminal's output, bulk, a typed key, memory, bytes; beside asciinema",
+        promises: ssh::record::PROMISES,
+        run: ssh::record::measure,
+    },
+    Entry {
         name: "regions",
         does: "`ssh target true` by way of a proxy between three continents, beside ProxyJump and published figures",
         promises: regions::PROMISES,

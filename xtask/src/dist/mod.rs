@@ -94,6 +94,7 @@ fn stage(built: &Built, layout: &Layout, stage: &Path, epoch: u64) -> Result {
     place(&lib.join("fleetgate-session"), &read(&built.helper)?, 0o755)?;
     place(&lib.join("fleetgate-front"), &read(&built.front)?, 0o755)?;
     place(&lib.join("fleetgate-tunnel"), &read(&built.tunnel)?, 0o755)?;
+    place(&lib.join("fleetgate-recorder"), &read(&built.recorder)?, 0o755)?;
     place(&lib.join("fleetgate-resolver"), &read(&built.resolver)?, 0o755)?;
     // Where monitoring systems look for their plugins, Debian's at least.
     place(

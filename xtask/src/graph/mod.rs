@@ -17,7 +17,7 @@ const PICTURES: &str = "docs/pictures";
 /// The crates whose modules are drawn.
 const DRAWN: [&str; 3] = ["node", "worker", "tunnel"];
 /// The crates without a circle between modules; the others are still to be straightened.
-const STRAIGHT: [&str; 15] = [
+const STRAIGHT: [&str; 16] = [
     "audit",
     "base",
     "calls",
@@ -28,6 +28,7 @@ const STRAIGHT: [&str; 15] = [
     "proto",
     "proxy",
     "seal",
+    "starter",
     "sys",
     "tunnel",
     "wire",

@@ -151,6 +151,8 @@ fn each_event_has_its_line() {
             Event::SessionStarted {
                 audit: Some("files"),
                 unwatched: None,
+                not_recorded: None,
+                recording: None,
                 connection: 7,
                 session: ID,
                 login: login(),

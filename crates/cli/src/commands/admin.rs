@@ -1,5 +1,6 @@
 //! The commands of administrators: on the auth service's machine, or with a login whose role allows it.
 
+use super::recordings::DIRECTORY;
 use super::{HOME, JSON, STATE};
 use crate::admin;
 use crate::flags::{Command, Flag, Operands, Value};
@@ -348,7 +349,8 @@ pub const TABLE: &[Command] = &[
         &["sessions", "ls"],
         "list who is in",
         "Since when, from where, doing what: of the whole cluster where auth runs here or you are logged in, else of this \
-         machine (as root).",
+         machine (as root). With --recorded it lists the recordings that lie on this machine instead, which `fleetgate sessions \
+         play`, `export`, `grep` and `verify` read.",
         admin::sessions::list,
     )
     .flags(&[
@@ -359,6 +361,9 @@ pub const TABLE: &[Command] = &[
         SINCE,
         UNTIL,
         Flag::new("limit", Value::Number("COUNT"), "So many, the last ones."),
+        Flag::new("recorded", Value::None, "The recordings on this machine."),
+        Flag::new("running", Value::None, "The recordings of sessions that still run."),
+        DIRECTORY,
         HERE,
         CONFIG,
         STATE,
@@ -367,6 +372,7 @@ pub const TABLE: &[Command] = &[
     ])
     .examples(&[
         ("who is in", "fleetgate sessions ls"),
+        ("recordings of today", "fleetgate sessions ls --recorded --since today"),
         ("what ada did yesterday", "fleetgate sessions ls --all --user ada --since yesterday --until today"),
     ]),
     Command::new(

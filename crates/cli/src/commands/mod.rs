@@ -4,6 +4,7 @@ mod admin;
 mod cluster;
 mod container;
 mod machine;
+mod recordings;
 mod trace;
 mod user;
 
@@ -13,6 +14,7 @@ const PARTS: &[&[Command]] = &[
     cluster::TABLE,
     user::TABLE,
     admin::TABLE,
+    recordings::TABLE,
     trace::TABLE,
     container::TABLE,
     machine::TABLE,

@@ -287,6 +287,16 @@ fn what_does_not_go_together_is_refused_and_named() {
         ("trace -e zqzq zq", "zqzq"),
         ("trace -A zq", "-o is missing"),
         ("trace -z -Z zq", "-z and -Z"),
+        ("sessions play", "SESSION is missing"),
+        ("sessions play 7eb5cf00 --last", "SESSION and `--last` together"),
+        ("sessions play 7eb5cf00 --speed 0", "--speed wants a factor"),
+        (
+            "sessions export 7eb5cf00 --text --svg",
+            "`--text` and `--svg` together",
+        ),
+        ("sessions export 7eb5cf00 --at 5", "`--at` goes with `--svg`"),
+        ("sessions verify 7eb5cf00 --all", "`--all`"),
+        ("sessions grep -E ( --directory zq", "PATTERN"),
     ] {
         let words: Vec<OsString> = args.split_whitespace().map(OsString::from).collect();
         let Ok(Invocation::Run(given)) = parse(COMMANDS, &words) else {

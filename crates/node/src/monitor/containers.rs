@@ -4,12 +4,12 @@
 //!
 //! The images are opened with the first launch: a node that enters no container has none in memory.
 
-use super::late_chain::{LateChain, named};
 use fleetgate_containers::{ContainerRecord, Error, Overrides, SearchPaths, find, find_among, list, open};
 use fleetgate_cri::{PodLabels, Sockets};
 use fleetgate_launch::{Completions, Launch, LaunchError, LaunchOutcome, Launcher};
 use fleetgate_policy::cluster::ContainerLabels;
-use fleetgate_seal::{Options, Source};
+use fleetgate_seal::late_chain::named;
+use fleetgate_seal::{LateChain, Options, Source};
 use fleetgate_sys::{Errno, Fd};
 use fleetgate_wire::common::Account;
 use fleetgate_wire::container::Window;

@@ -11,6 +11,7 @@ use super::lobby::Lobby;
 use super::login::LoginAttempt;
 use super::metrics::{MetricsServer, Process};
 use super::network::Networks;
+use super::recorder::{Housekeeping, RecorderProcess};
 use super::sessions::Sessions;
 use super::starter::Starter;
 use super::timers::{Timer, now};
@@ -51,6 +52,7 @@ const AUDIT_FLUSH: Duration = Duration::from_secs(1);
 /// | `tunnel::process`, `tunnel::handler` | `open_tunnel`, `start_tunnel`, `drain_tunnel`, `tell_tunnel`, `tunnel_gone`, `tunnel_again`, `keep_states`; `tunnel_woken`, `tunnel_says`, `proxy_named`, `ship` | `tunnel`, `connections` |
 /// | `tunnel::rejoin`, `tunnel::renewal`, `tunnel::state` | `tunnel_reloaded`, `parted_says`; `plan_renewal`, `renew`, `renewed`; `state_came`, `tell_facts`, `renew_statements`, `make_statements`, `settings` | `tunnel`, `parted` |
 /// | `watcher` | `watch_sessions`, `watcher_says`, `watcher_woken`, `watcher_gone` | `watchers` |
+/// | `recorder` | `record_sessions`, `recorder_says`, `recorder_woken`, `recorder_gone`, `recorder_is_stuck` | `recorder`, `recordings` in `tools` |
 /// | `starter` | `starter_woken`, `reload`, `offer_this`, `drain` | `starter`, `offer`, `trust`, `draining` |
 /// | `names`, `spans`, `strangers` | `restart_resolver`, `attach_names`; `timing`; `has_line`, `sums_due`, `tell_sums` | their tool |
 pub struct Monitor {
@@ -87,6 +89,10 @@ pub struct Monitor {
     pub(crate) page: Option<MetricsServer>,
     /// Who watches sessions.
     pub(crate) watchers: WatcherProcesses,
+    /// Who records them.
+    pub(crate) recorder: RecorderProcess,
+    /// Finishes recordings that were left, and removes old ones.
+    pub(crate) housekeeping: Housekeeping,
     /// No more are accepted; it ends with the last connection and the last session.
     pub(crate) draining: bool,
     /// No other node runs with this one's identity. None: the machine did not join, or this monitor drains.
@@ -225,6 +231,7 @@ impl Monitor {
             Owner::Tunnel => self.tunnel_woken(id),
             Owner::Watcher => self.watcher_woken(id),
             Owner::Strangers => self.sums_due(),
+            Owner::Recorder => self.recorder_woken(id),
         }
     }
 
@@ -232,6 +239,7 @@ impl Monitor {
     fn deliver(&mut self) {
         self.give_turns();
         self.watch_sessions();
+        self.record_sessions();
         self.tell_ends(false);
         while let Some((connection, message, fds)) = self.tools.to_fronts.pop() {
             let known = self.connections.get(connection).filter(|c| !c.hung_up);
@@ -266,6 +274,9 @@ impl Monitor {
                 WorkerEvent::Heard(worker, frame) if self.watchers.is_watcher(worker) => {
                     self.watcher_says(worker, &frame.bytes);
                 }
+                WorkerEvent::Heard(worker, frame) if self.recorder.is(worker) => {
+                    self.recorder_says(worker, &frame.bytes);
+                }
                 WorkerEvent::Heard(worker, frame) => self.front_says(worker, &frame.bytes),
                 WorkerEvent::Gone(worker, what, pid, how) => self.worker_gone(worker, what, pid, &how),
             }
@@ -283,6 +294,7 @@ impl Monitor {
                 WorkerKind::Front => Process::Front,
                 WorkerKind::Resolver => Process::Resolver,
                 WorkerKind::Tunnel => Process::Tunnel,
+                WorkerKind::Recorder => Process::Recorder,
                 WorkerKind::Watcher => Process::Watcher,
                 WorkerKind::Guardian => Process::Guardian,
             });
@@ -302,6 +314,7 @@ impl Monitor {
             WorkerKind::Resolver if worker == self.resolver => self.restart_resolver(),
             WorkerKind::Tunnel => self.tunnel_gone(worker),
             WorkerKind::Watcher | WorkerKind::Guardian => self.watcher_gone(worker),
+            WorkerKind::Recorder => self.recorder_gone(worker),
             _ => {}
         }
     }

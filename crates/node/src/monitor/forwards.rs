@@ -76,13 +76,20 @@ impl ToldForwards {
 }
 
 fn write(audit: &Audit, ended: EndedForward) {
-    audit.tell(Event::Forwarded {
-        connection: ended.connection,
-        login: ended.login,
-        to: ended.to,
-        sent: ended.sent,
-        received: ended.received,
-    });
+    audit.tell(ended.event());
+}
+
+impl EndedForward {
+    /// As an event.
+    pub fn event(&self) -> Event {
+        Event::Forwarded {
+            connection: self.connection,
+            login: self.login.clone(),
+            to: self.to.clone(),
+            sent: self.sent,
+            received: self.received,
+        }
+    }
 }
 
 #[cfg(test)]

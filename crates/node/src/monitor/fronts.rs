@@ -14,7 +14,7 @@ use crate::config::host_keys::MAX_PROOFS;
 use crate::config::offer::Offer;
 use fleetgate_policy::grant::Proofs;
 use fleetgate_policy::{AccountName, Denied, Kind, Permits};
-use fleetgate_sys::Errno;
+use fleetgate_sys::{Errno, clock};
 use fleetgate_wire::node::front::{FromFront, RequestKind, ToFront};
 use fleetgate_wire::node::{Blob, ConnectionNumber};
 use std::collections::{HashMap, HashSet};
@@ -191,6 +191,7 @@ impl Monitor {
                     self.sessions.hang_up(open_login, ticket);
                 }
             }
+            FromFront::NotRecorded { ticket, .. } => self.recorder_is_stuck(connection, ticket),
             FromFront::LeaveNothing { ticket, .. } => {
                 if let Some(open_login) = known.open_login() {
                     self.sessions.leave_nothing(open_login, ticket);
@@ -233,6 +234,11 @@ impl Monitor {
                 sent,
                 received,
             };
+            if self.tools.recordings.is_of(connection) {
+                let mut line = Vec::new();
+                ended.event().write_line(clock::wall(), &mut line);
+                self.tools.recordings.event_of_connection(connection, &line);
+            }
             open_login.forwards.tell(&self.tools.audit, now(), ended);
         }
     }
@@ -292,6 +298,7 @@ fn about(message: &FromFront) -> Option<ConnectionNumber> {
         | FromFront::Prove { connection, .. }
         | FromFront::HangUp { connection, .. }
         | FromFront::LeaveNothing { connection, .. }
+        | FromFront::NotRecorded { connection, .. }
         | FromFront::Closed { connection, .. } => Some(*connection),
     }
 }

@@ -8,13 +8,12 @@ use super::connections::Connections;
 use super::error::MonitorError;
 use super::fronts::Fronts;
 use super::label_commands::LabelCommands;
-use super::late_chain::{self, LateChain, named};
 use super::launches::Launches;
 use super::lobby::Lobby;
 use super::metrics::{self, Metrics};
 use super::names::Names;
 use super::network::Networks;
-use super::pam_turns::Turns;
+use super::recorder::{Housekeeping, RecorderProcess};
 use super::sessions::{Inherited, Sessions, needs_contexts, usage};
 use super::settings::{is_reachable, offer, worker_user};
 use super::spans::Spans;
@@ -36,7 +35,10 @@ use fleetgate_base::own;
 use fleetgate_launch::cgroup::{Cgroups, outside};
 use fleetgate_launch::{Places, SessionReaper, SessionToClose, Wtmpdb};
 use fleetgate_policy::Audit as Level;
-use fleetgate_seal::{FallbackChain, Source};
+use fleetgate_policy::pam_turns::Turns;
+use fleetgate_recorder::recordings::Recordings;
+use fleetgate_seal::late_chain::{self, named};
+use fleetgate_seal::{FallbackChain, LateChain, Source};
 use fleetgate_sys::poll::READ;
 use fleetgate_sys::process::numbers::RLIMIT_NOFILE;
 use fleetgate_sys::process::{self, Limit};
@@ -72,6 +74,8 @@ pub struct Sources {
     pub resolver: Source,
     /// `fleetgate-tunnel`.
     pub tunnel: Source,
+    /// `fleetgate-recorder`.
+    pub recorder: Source,
 }
 
 /// An error at a step.
@@ -155,6 +159,7 @@ pub fn run(options: Options) -> Result<(), MonitorError> {
         front,
         resolver: chain(&options.sources.resolver, c"fleetgate-resolver")?,
         tunnel: LateChain::new(options.sources.tunnel, named(c"fleetgate-tunnel")),
+        recorder: LateChain::new(options.sources.recorder, named(c"fleetgate-recorder")),
         resolver_arguments: resolver_arguments(&config, config.uses_pam(options.user_mode)),
         guardian_cgroup: (!options.user_mode).then(outside).flatten(),
         user: (!options.user_mode).then(|| worker_user(&config.user)),
@@ -281,6 +286,7 @@ pub fn open(parts: Parts) -> Result<Monitor, MonitorError> {
         to_fronts: Messages::default(),
         zombies: ZombieCollector::default(),
         watching: WatchedSessions::default(),
+        recordings: Recordings::default(),
         strangers,
         audit,
         metrics,
@@ -289,6 +295,7 @@ pub fn open(parts: Parts) -> Result<Monitor, MonitorError> {
     let sessions = Sessions::new(Arc::new(session_reaper), parts.cgroups, parts.inherited, &tools)
         .map_err(at("making an eventfd"))?;
     let networks = Networks::new(needs_contexts(&tools.config));
+    let housekeeping = Housekeeping::of(&tools, &offer);
     let mut monitor = Monitor {
         tools,
         workers,
@@ -311,6 +318,8 @@ pub fn open(parts: Parts) -> Result<Monitor, MonitorError> {
         draining: false,
         node_lock,
         watchers: WatcherProcesses::default(),
+        recorder: RecorderProcess::default(),
+        housekeeping,
         age_timer: None,
         label_commands: LabelCommands::default(),
         next: None,

@@ -186,6 +186,9 @@ impl Monitor {
         self.tools.config = config.into();
         self.cluster_reloaded(joined);
         self.offer_this(offer);
+        if self.housekeeping.runs() {
+            self.housekeeping.run(&self.tools, &self.offer);
+        }
         self.tell_facts();
         Ok(())
     }

@@ -5,7 +5,6 @@ use super::audit::Audit;
 use super::launches::Launches;
 use super::metrics::Metrics;
 use super::names::Names;
-use super::pam_turns::Turns;
 use super::spans::Spans;
 use super::strangers::Strangers;
 use super::timers::Timers;
@@ -14,6 +13,8 @@ use super::watcher::WatchedSessions;
 use super::workers::Messages;
 use crate::config::Config;
 use crate::config::cluster::{Cluster, StateWriter};
+use fleetgate_policy::pam_turns::Turns;
+use fleetgate_recorder::recordings::Recordings;
 use fleetgate_sys::poll::READ;
 use fleetgate_sys::{Fd, process};
 use std::collections::HashMap;
@@ -49,6 +50,8 @@ pub struct Tools {
     pub zombies: ZombieCollector,
     /// Sessions that are watched.
     pub watching: WatchedSessions,
+    /// Sessions that are recorded.
+    pub recordings: Recordings,
     /// Those who are not logged in.
     pub strangers: Strangers,
     /// What happens is told here.

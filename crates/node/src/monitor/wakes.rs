@@ -42,9 +42,11 @@ pub enum Owner {
     Watcher,
     /// What strangers did, in sums.
     Strangers,
+    /// The recorder; the id says what of it.
+    Recorder,
 }
 
-const OWNERS: [Owner; 17] = [
+const OWNERS: [Owner; 18] = [
     Owner::Starter,
     Owner::Listeners,
     Owner::Workers,
@@ -62,6 +64,7 @@ const OWNERS: [Owner; 17] = [
     Owner::Tunnel,
     Owner::Watcher,
     Owner::Strangers,
+    Owner::Recorder,
 ];
 
 /// A wake-up: whom, and which of his things. Ids are below 2^56.

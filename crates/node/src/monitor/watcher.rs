@@ -10,7 +10,7 @@ use super::workers::{WorkerId, WorkerKind};
 use fleetgate_calls::audit::{self as calls, Level, selection, with_pass};
 use fleetgate_calls::filter::{Answers, Program, compile};
 use fleetgate_policy::{Audit, Stance, Watching as WatchPolicy};
-use fleetgate_sys::clock::Time;
+use fleetgate_sys::clock::{self, Time};
 use fleetgate_sys::{Fd, net, socket};
 use fleetgate_wire::common::SessionId;
 use fleetgate_wire::exec::Watch;
@@ -361,10 +361,8 @@ impl Monitor {
             login: whose.login.clone(),
             what,
         }));
-        match at {
-            Some(at) => self.tools.audit.tell_at(at, event),
-            None => self.tools.audit.tell(event),
-        }
+        let at = at.unwrap_or_else(clock::wall);
+        self.tools.tell_recorded(&session, at, event);
     }
 
     fn perhaps_idle(&mut self) {

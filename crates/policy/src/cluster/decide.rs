@@ -6,11 +6,12 @@ use super::labels::Labels;
 use super::lock::Locks;
 use super::name::Name;
 use super::refusal::{Reason, Refusal};
-use super::role::{ContainerLabels, Limits, Recording, Role};
+use super::role::{ContainerLabels, Limits, Role};
 use super::selector::Selector;
 use crate::account_name::account_and_container;
 use crate::commands::Commands;
 use crate::permits::{Kind, Permits};
+use crate::recording::{self, Recording, RecordingFailure};
 use crate::rule::Rule;
 use crate::watching::Watching;
 use std::collections::{BTreeMap, BTreeSet};
@@ -52,6 +53,10 @@ pub struct Allowed {
     pub limits: Limits,
     /// The most that any of the roles asks for.
     pub recording: Recording,
+    /// What happens to a session that cannot be recorded so: the strictest of the roles that ask for a recording.
+    pub recording_failure: RecordingFailure,
+    /// A role that asks for a recording, and for that: the one to name in words. None: no role does.
+    pub recording_role: Option<Name>,
     /// How closely a session's programs are watched: the strongest of the roles'.
     pub watching: Watching,
     /// The roles that allow it.
@@ -427,6 +432,14 @@ fn together(attempt: &Attempt<'_>, user: &Name, yes: &[(&Role, Option<u64>)]) ->
     permits.forbid(&forbidden, &rule);
     let session = widest(yes.iter().map(|(r, _)| r.limits.session.map(|s| s.as_secs())));
     let sessions = widest(yes.iter().map(|(r, _)| r.limits.sessions.map(u64::from)));
+    let recordings = yes
+        .iter()
+        .map(|(role, _)| (role.recording, role.recording_failure));
+    let (recording, recording_failure) = recording::strictest(recordings);
+    let recording_role = yes
+        .iter()
+        .map(|(role, _)| role)
+        .find(|role| role.recording.is_wanted() && role.recording_failure == recording_failure);
     Allowed {
         permits,
         limits: Limits {
@@ -435,11 +448,9 @@ fn together(attempt: &Attempt<'_>, user: &Name, yes: &[(&Role, Option<u64>)]) ->
             session: session.map(Duration::from_secs),
             sessions: sessions.map(|n| u32::try_from(n).unwrap_or(u32::MAX)),
         },
-        recording: yes
-            .iter()
-            .map(|(role, _)| role.recording)
-            .max()
-            .unwrap_or_default(),
+        recording,
+        recording_failure,
+        recording_role: recording_role.map(|role| role.name.clone()),
         watching: yes
             .iter()
             .map(|(role, _)| role.watching)

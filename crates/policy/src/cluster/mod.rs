@@ -29,7 +29,7 @@ pub use lock::{Lock, Locks, MAX_REASON, REMOVED, SESSION_DIGITS, Target};
 pub use name::{MAX_NAME, Name};
 pub use refusal::{Reason, Refusal};
 pub use role::{
-    ContainerLabels, Limits, MAX_LIFETIME, MAX_RENEWAL, MAX_ROLE_ENTRIES, MIN_LIFETIME, Recording, Role, USER,
+    ContainerLabels, Limits, MAX_LIFETIME, MAX_RENEWAL, MAX_ROLE_ENTRIES, MIN_LIFETIME, Role, USER,
 };
 pub use selector::{MAX_SELECTOR, Selector};
 pub use state::{

@@ -5,6 +5,7 @@ use super::selector::Selector;
 use crate::account_name::{AccountName, account_and_container, login_matches, may_be_id};
 use crate::commands::Commands;
 use crate::permits::Kind;
+use crate::recording::{Recording, RecordingFailure};
 use crate::watching::Watching;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -43,8 +44,10 @@ pub struct Role {
     pub require_mfa: Option<Duration>,
     /// Only from an approved device.
     pub require_trusted_device: bool,
-    /// How much of a session is kept.
+    /// How much of a session is recorded.
     pub recording: Recording,
+    /// What happens to one that cannot be.
+    pub recording_failure: RecordingFailure,
     /// How closely its programs are watched.
     pub watching: Watching,
     /// How long and how many.
@@ -81,18 +84,6 @@ impl ContainerLabels<'_> {
             None => ContainerLabels::NoContainers,
         }
     }
-}
-
-/// How much of a session is kept, the least first.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Recording {
-    /// That it was, and what was started.
-    #[default]
-    Events,
-    /// What the terminal showed, too.
-    Output,
-    /// What was typed and transferred, too.
-    Full,
 }
 
 /// How long and how many.
@@ -148,6 +139,7 @@ impl Role {
             require_mfa: None,
             require_trusted_device: false,
             recording: Recording::default(),
+            recording_failure: RecordingFailure::default(),
             watching: Watching::default(),
             limits: Limits::default(),
             admin: false,
@@ -191,17 +183,6 @@ impl Role {
                     .iter()
                     .any(|s| s.matches_container(labels, are_all)),
             }
-    }
-}
-
-impl Recording {
-    /// In a role file and in messages.
-    pub fn name(self) -> &'static str {
-        match self {
-            Recording::Events => "events",
-            Recording::Output => "output",
-            Recording::Full => "full",
-        }
     }
 }
 

@@ -18,13 +18,13 @@ pub mod calls {
     pub use libc::SYS_epoll_wait;
     pub use libc::{
         SYS_accept4, SYS_brk, SYS_clock_gettime, SYS_clock_nanosleep, SYS_close, SYS_epoll_create1,
-        SYS_epoll_ctl, SYS_epoll_pwait, SYS_exit, SYS_exit_group, SYS_fcntl, SYS_ftruncate, SYS_futex,
-        SYS_getpid, SYS_getrandom, SYS_getsockopt, SYS_gettid, SYS_ioctl, SYS_madvise, SYS_mmap,
-        SYS_mprotect, SYS_mremap, SYS_munmap, SYS_ppoll, SYS_prctl, SYS_pread64, SYS_prlimit64, SYS_read,
-        SYS_readv, SYS_recvfrom, SYS_restart_syscall, SYS_rseq, SYS_rt_sigaction, SYS_rt_sigprocmask,
-        SYS_rt_sigreturn, SYS_sched_getaffinity, SYS_sched_yield, SYS_sendmsg, SYS_sendto,
-        SYS_set_robust_list, SYS_setsid, SYS_setsockopt, SYS_shutdown, SYS_sigaltstack, SYS_write,
-        SYS_writev,
+        SYS_epoll_ctl, SYS_epoll_pwait, SYS_exit, SYS_exit_group, SYS_fcntl, SYS_fdatasync, SYS_ftruncate,
+        SYS_futex, SYS_getpid, SYS_getrandom, SYS_getsockopt, SYS_gettid, SYS_ioctl, SYS_madvise, SYS_mmap,
+        SYS_mprotect, SYS_mremap, SYS_munmap, SYS_ppoll, SYS_prctl, SYS_pread64, SYS_prlimit64, SYS_pwrite64,
+        SYS_read, SYS_readv, SYS_recvfrom, SYS_restart_syscall, SYS_rseq, SYS_rt_sigaction,
+        SYS_rt_sigprocmask, SYS_rt_sigreturn, SYS_sched_getaffinity, SYS_sched_yield, SYS_sendmsg,
+        SYS_sendto, SYS_set_robust_list, SYS_setsid, SYS_setsockopt, SYS_shutdown, SYS_sigaltstack,
+        SYS_write, SYS_writev,
     };
     pub use libc::{
         SYS_bind, SYS_bpf, SYS_chdir, SYS_chroot, SYS_clone, SYS_clone3, SYS_connect, SYS_execve,
@@ -349,6 +349,9 @@ pub const HARMLESS: &[i64] = &[
     libc::SYS_bpf,
     libc::SYS_chdir,
     libc::SYS_chroot,
+    libc::SYS_fdatasync,
+    libc::SYS_ftruncate,
+    libc::SYS_pwrite64,
     libc::SYS_clone3,
     libc::SYS_connect,
     libc::SYS_execve,

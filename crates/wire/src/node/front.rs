@@ -31,8 +31,9 @@ choice! {
         2 => Signed { connection: ConnectionNumber, signature: Vec<u8>, cookie: [u8; 16] },
         /// The session of [`FromFront::Start`] runs. From `sessions::launch::program_launched` to `FrontConnection::started`. With a terminal one descriptor, its master; else three: the
         /// ends for standard input, output and error (for sftp and where `is_socket` is set: one socket for both ways).
-        /// `output_limit`: so much of its output goes to the client.
-        3 => Started { connection: ConnectionNumber, ticket: Ticket, is_socket: bool, output_limit: Option<u64> },
+        /// `output_limit`: so much of its output goes to the client. `recorded`: one descriptor more, the last: the pipe to the
+        /// recorder.
+        3 => Started { connection: ConnectionNumber, ticket: Ticket, is_socket: bool, output_limit: Option<u64>, recorded: Option<Recorded> },
         /// It does not; the text may be shown to the user. With `is_final` no other connection would change that. From `sessions`
         /// or `requests::do_requests`.
         4 => NotStarted { connection: ConnectionNumber, ticket: Ticket, why: CString, is_final: bool },
@@ -50,6 +51,9 @@ choice! {
         /// The session is ended now, and [`ToFront::Ended`] says why: the end of its output waits for that text, which could not
         /// follow it.
         10 => Ending { connection: ConnectionNumber, ticket: Ticket },
+        /// Another pipe to the recorder, beside it: the recorder before was lost. Without a descriptor the session is recorded
+        /// no more. From `monitor::recorder`.
+        11 => RecordAnew { connection: ConnectionNumber, ticket: Ticket },
     }
 }
 
@@ -79,6 +83,22 @@ choice! {
         9 => Closed { connection: ConnectionNumber, why: CString, received: u64, sent: u64 },
         /// Nothing of this session is to stay when its program has ended or its channel closes (leave-nothing@fleetgate).
         10 => LeaveNothing { connection: ConnectionNumber, ticket: Ticket },
+        /// The recorder has taken nothing of this session for [`RECORDER_PATIENCE_MS`]. From `front::tap` to
+        /// `monitor::recorder`, which decides whether the session ends or goes on.
+        11 => NotRecorded { connection: ConnectionNumber, ticket: Ticket },
+    }
+}
+
+/// So long a session waits for its recorder, in milliseconds, before the monitor hears of it.
+pub const RECORDER_PATIENCE_MS: u64 = 5000;
+
+record! {
+    /// What is recorded of a session.
+    pub struct Recorded {
+        /// What is typed, too.
+        pub input: bool,
+        /// The session's start, in microseconds of CLOCK_MONOTONIC: what frames count their time from.
+        pub since: u64,
     }
 }
 

@@ -1,5 +1,5 @@
-//! Frames between the node's processes: the monitor (root) on one side, the starter, the lobby, the fronts, the tunnel and
-//! the watcher on the other.
+//! Frames between the node's processes: the monitor (root) on one side, the starter, the lobby, the fronts, the tunnel,
+//! the watcher and the recorder on the other.
 //!
 //! None of them is believed: a frame asks, the monitor decides by what it knows itself. A connection is
 //! named by the number that the monitor gave it; a process that names another's connection, or one that is gone, is
@@ -7,6 +7,7 @@
 
 pub mod front;
 pub mod lobby;
+pub mod recorder;
 pub mod starter;
 pub mod tunnel;
 pub mod watch;

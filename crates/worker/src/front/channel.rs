@@ -104,6 +104,8 @@ pub(super) enum Stage {
     /// Asked of the monitor.
     Starting(Ticket),
     Running(Ticket),
+    /// Its program ended; there may be output left.
+    Ended(Ticket),
     Over,
 }
 
@@ -113,6 +115,14 @@ impl Session {
         Session {
             pump: Pump::before(),
             ..Session::default()
+        }
+    }
+
+    /// The number under which the monitor knows it, once it runs.
+    pub(super) fn ticket(&self) -> Option<Ticket> {
+        match self.stage {
+            Stage::Running(ticket) | Stage::Ended(ticket) => Some(ticket),
+            _ => None,
         }
     }
 
@@ -144,13 +154,15 @@ impl Session {
         let Some(pty) = &mut self.pty else { return false };
         pty.size = size;
         let least = |n: u32| u16::try_from(n).unwrap_or(u16::MAX);
+        let (columns, rows) = (least(size.columns), least(size.rows));
+        if let Some(tap) = self.pump.tap() {
+            tap.resized(columns, rows);
+        }
         match self.pump.master() {
-            Some(master) => terminal::set_window(
-                master,
-                (least(size.columns), least(size.rows)),
-                (least(size.width), least(size.height)),
-            )
-            .is_ok(),
+            Some(master) => {
+                let pixels = (least(size.width), least(size.height));
+                terminal::set_window(master, (columns, rows), pixels).is_ok()
+            }
             None => true,
         }
     }

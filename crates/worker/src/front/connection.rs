@@ -50,6 +50,9 @@ pub(super) struct FrontConnection {
     pub(super) denied: u32,
     /// It stands in the queue for a turn.
     due: bool,
+    /// Channels that wait for the recorder, and when one of them has waited too long.
+    pub(super) held: Vec<u32>,
+    pub(super) recorder_due: Option<Duration>,
     /// An EOF that waits for the exit status, at the latest until then.
     pub(super) eof_due: Option<Duration>,
     ending: Option<Ending>,
@@ -104,6 +107,8 @@ impl FrontConnection {
             announced: false,
             denied: 0,
             due: false,
+            held: Vec::new(),
+            recorder_due: None,
             eof_due: None,
             ending: None,
         })
@@ -140,6 +145,7 @@ impl FrontConnection {
         [
             self.core.deadline().filter(|_| self.ending.is_none()),
             self.eof_due,
+            self.recorder_due,
             until,
         ]
         .into_iter()
@@ -174,8 +180,10 @@ impl FrontConnection {
                 ticket,
                 is_socket,
                 output_limit,
+                recorded,
                 ..
-            } => self.started(ticket, is_socket, output_limit, fds, context)?,
+            } => self.started(ticket, (is_socket, output_limit, recorded), fds, context)?,
+            ToFront::RecordAnew { ticket, .. } => self.record_anew(ticket, fds),
             ToFront::NotStarted {
                 ticket,
                 why,
@@ -220,6 +228,9 @@ impl FrontConnection {
                 self.deal(context)?;
             }
             let poured = self.ending.is_none() && self.pour();
+            if !self.held.is_empty() {
+                self.watch_recordings(context)?;
+            }
             let wrote = match self.write() {
                 Ok(wrote) => wrote,
                 Err(e) => return Ok(TurnResult::Ended(format!("writing: {e}"))),
@@ -335,6 +346,7 @@ impl FrontConnection {
                     self.kept += bytes.len() - done;
                     self.core.consumed(channel, done);
                     self.watch_if_full(channel.0, context);
+                    self.notice_recording(channel.0);
                     self.settle(channel.0);
                 }
                 Event::Writable(channel) => self.queue(channel.0),

@@ -27,6 +27,7 @@ impl Key {
             Key::Channel(place, Which::Output, id) => (place, 2, id),
             Key::Channel(place, Which::Error, id) => (place, 3, id),
             Key::Listener(place, id) => (place, 4, id),
+            Key::Channel(place, Which::Recording, id) => (place, 5, id),
         };
         u64::from(place) << 40 | what << 32 | u64::from(id)
     }
@@ -43,6 +44,7 @@ impl Key {
             2 => Key::Channel(place, Which::Output, id),
             3 => Key::Channel(place, Which::Error, id),
             4 => Key::Listener(place, id),
+            5 => Key::Channel(place, Which::Recording, id),
             _ => Key::Control,
         }
     }
@@ -62,6 +64,7 @@ mod tests {
             Key::Channel(7, Which::Input, u32::MAX),
             Key::Channel(last, Which::Output, 1 << 31),
             Key::Channel(0, Which::Error, 0),
+            Key::Channel(3, Which::Recording, 8),
             Key::Listener(last, 9),
         ] {
             assert_eq!(Key::from_number(key.to_number()), key);

@@ -17,6 +17,7 @@ mod opening;
 mod pump;
 mod ring;
 mod session;
+mod tap;
 
 use crate::rest::Rest;
 use crate::start::{Control, Log, Start, WorkerEnd, c_text, ssh_settings};
@@ -189,6 +190,7 @@ impl Front {
             | ToFront::Proved { connection, .. }
             | ToFront::Draining { connection }
             | ToFront::Ending { connection, .. }
+            | ToFront::RecordAnew { connection, .. }
             | ToFront::End { connection, .. } => *connection,
         };
         if let ToFront::Arrived {

@@ -6,6 +6,7 @@
 //! the client: 4 receives of 64 KB and 8 writes. No poll and no change of what is watched while both sides keep up.
 
 use super::ring::ByteRing;
+use super::tap::Tap;
 use fleetgate_ssh::Connection;
 use fleetgate_ssh::event::{ChannelId, Stream};
 use fleetgate_sys::{Errno, Fd, file, net, stream};
@@ -62,7 +63,7 @@ struct Sink {
 pub(super) enum PourStop {
     /// Nothing to read now.
     All,
-    /// No window, or no room in the output; the core says when there is.
+    /// No window, or no room in the output; the core says when there is. Or the recorder is behind; the loop says when not.
     Starved,
     /// Its share of this turn.
     Share,
@@ -77,6 +78,8 @@ pub(super) enum Which {
     Output,
     /// Standard error.
     Error,
+    /// The pipe to the recorder.
+    Recording,
 }
 
 /// All of one channel's.
@@ -99,9 +102,47 @@ pub(super) struct Pump {
     most: Option<u64>,
     /// There was more, and it was dropped.
     cut: bool,
+    /// The way to the recorder, of a session that is recorded.
+    tap: Option<Box<Tap>>,
 }
 
 impl Pump {
+    /// The same, which is recorded. What the client typed before is in the recording's beginning.
+    pub(super) fn recorded(mut self, tap: Option<Tap>) -> Pump {
+        self.tap = tap.map(Box::new);
+        if let (Some(tap), Some(sink)) = (&mut self.tap, &self.sink) {
+            sink.kept.parts().into_iter().for_each(|part| tap.typed(part));
+        }
+        self
+    }
+
+    /// The way to the recorder.
+    pub(super) fn tap(&mut self) -> Option<&mut Tap> {
+        self.tap.as_deref_mut()
+    }
+
+    /// Another recorder goes on, or none does: then nothing waits for one.
+    pub(super) fn record_anew(&mut self, pipe: Option<Fd>) {
+        match (pipe, &mut self.tap) {
+            (Some(pipe), Some(tap)) => tap.replace(pipe),
+            _ => self.tap = None,
+        }
+    }
+
+    /// Nothing more is to be recorded: closes the way to the recorder. False: there is still something on it.
+    pub(super) fn finish_recording(&mut self) -> bool {
+        let is_done = self.tap.as_mut().is_none_or(|tap| tap.finish());
+        if is_done {
+            self.tap = None;
+        }
+        is_done
+    }
+
+    /// The terminal, for who asks how it is set.
+    pub(super) fn shared_master(&self) -> Option<Rc<Fd>> {
+        self.terminal.clone()
+    }
+
     /// The same, which passes on so much and reads what is beyond it for nobody: the program ends as it would have.
     pub(super) fn limited(mut self, most: Option<u64>) -> Pump {
         self.most = most;
@@ -192,6 +233,12 @@ impl Pump {
             Which::Input => self.output.as_mut().filter(|s| s.end.kind != Kind::Pipe),
             Which::Output => self.output.as_mut(),
             Which::Error => self.error.as_mut(),
+            Which::Recording => {
+                if let Some(tap) = &mut self.tap {
+                    tap.flush();
+                }
+                None
+            }
         };
         if let Some(source) = source {
             source.readable |= readable;
@@ -247,7 +294,8 @@ impl Pump {
                 if poured >= share {
                     return PourStop::Share;
                 }
-                if core.writable(channel) == 0 {
+                let is_held = self.tap.as_ref().is_some_and(|tap| !tap.has_room());
+                if is_held || core.writable(channel) == 0 {
                     return PourStop::Starved;
                 }
                 let left = self.most.map_or(u64::MAX, |most| most.saturating_sub(self.sent));
@@ -276,7 +324,11 @@ impl Pump {
                 let chunk = usize::try_from(left).map_or(CHUNK, |left| left.min(CHUNK));
                 let read = core.write_parts(channel, to, chunk, |places| {
                     most = places.iter().map(|p| p.len()).sum();
-                    source.end.read(places)
+                    let read = source.end.read(places);
+                    if let (Ok(n @ 1..), Some(tap)) = (&read, &mut self.tap) {
+                        tap.output(to == Stream::Stderr, places, *n);
+                    }
+                    read
                 });
                 match read {
                     Ok(0) => *slot = None,
@@ -307,6 +359,9 @@ impl Pump {
         let Some(sink) = &mut self.sink else {
             return bytes.len();
         };
+        if let Some(tap) = &mut self.tap {
+            tap.typed(bytes);
+        }
         match sink.take(bytes) {
             Ok(n) => n,
             Err(_) => {

@@ -35,6 +35,12 @@ impl ByteRing {
         self.ring.as_slices().0
     }
 
+    /// All of them, in two parts.
+    pub(super) fn parts(&self) -> [&[u8]; 2] {
+        let (first, second) = self.ring.as_slices();
+        [first, second]
+    }
+
     /// Keeps more.
     pub(super) fn push(&mut self, bytes: &[u8]) {
         if bytes.is_empty() {

@@ -10,11 +10,12 @@ use super::Context;
 use super::channel::{Channel, Session, Stage, Use};
 use super::connection::FrontConnection;
 use super::pump::Pump;
+use super::tap::Tap;
 use crate::start::WorkerEnd;
 use fleetgate_ssh::event::{ChannelId, LEAVE_NOTHING, NOT_BEGUN, ReplyId, Request, Stream};
 use fleetgate_sys::{Fd, terminal};
 use fleetgate_wire::net::What;
-use fleetgate_wire::node::front::{self, FromFront, Program, RequestKind, Start, Terminal, Ticket};
+use fleetgate_wire::node::front::{self, FromFront, Program, Recorded, RequestKind, Start, Terminal, Ticket};
 use fleetgate_wire::node::{self, FrontPermit, MAX_COMMAND, MAX_MODES, MAX_TERM, MAX_X11};
 use std::ffi::{CStr, CString};
 use std::time::Duration;
@@ -69,7 +70,11 @@ impl FrontConnection {
             Request::Subsystem { name } if early && name.len() <= MAX_NAME => {
                 return self.want(channel, Program::Subsystem { name }, reply, context);
             }
-            Request::WindowChange(size) => session.resize(size),
+            Request::WindowChange(size) => {
+                let done = session.resize(size);
+                self.notice_recording(channel.0);
+                done
+            }
             Request::Break { .. } => session
                 .pump
                 .master()
@@ -230,9 +235,8 @@ impl FrontConnection {
     pub(super) fn started(
         &mut self,
         ticket: Ticket,
-        is_socket: bool,
-        output_limit: Option<u64>,
-        fds: Vec<Fd>,
+        (is_socket, output_limit, recorded): (bool, Option<u64>, Option<Recorded>),
+        mut fds: Vec<Fd>,
         context: &mut Context<'_>,
     ) -> Result<(), WorkerEnd> {
         let Some(Use::Start(channel, reply)) = self.uses.remove(&ticket) else {
@@ -243,6 +247,7 @@ impl FrontConnection {
             return Ok(());
         };
         context.log.timing("session start", session.asked_at.take());
+        let recorded = recorded.and_then(|of| Some((fds.pop()?, of)));
         let mut fds = fds.into_iter();
         let pump = match (is_socket, fds.next(), fds.next(), fds.next()) {
             (true, Some(socket), None, _) => Ok(Pump::socket(socket)),
@@ -256,9 +261,12 @@ impl FrontConnection {
         };
         match pump {
             Ok(pump) => {
+                let terminal = pump.shared_master();
+                let tap = recorded.map(|(pipe, of)| Tap::new(pipe, of.since, of.input, terminal));
                 session.pump = pump
                     .after(std::mem::take(&mut session.pump))
                     .limited(output_limit)
+                    .recorded(tap);
             }
             Err(e) => return Err(WorkerEnd::Because(format!("a session's descriptors: {e}"))),
         }
@@ -282,6 +290,19 @@ impl FrontConnection {
         self.flush(channel);
         self.watch_if_full(channel, context);
         Ok(())
+    }
+
+    /// Another recorder goes on with a session's recording, or none does.
+    pub(super) fn record_anew(&mut self, ticket: Ticket, fds: Vec<Fd>) {
+        let is = |ch: &Channel| matches!(ch, Channel::Session(s) if s.ticket() == Some(ticket));
+        let Some(channel) = self.channels.iter().find(|(_, ch)| is(ch)).map(|(n, _)| *n) else {
+            return;
+        };
+        if let Some(ch) = self.channels.get_mut(&channel) {
+            ch.pump().record_anew(fds.into_iter().next());
+        }
+        self.queue(channel);
+        self.settle(channel);
     }
 
     /// The monitor did not start it; the user is told why.
@@ -366,7 +387,7 @@ impl FrontConnection {
         // Nobody reads what the client still sends.
         self.drop_input(channel);
         if let Some(Channel::Session(session)) = self.channels.get_mut(&channel) {
-            session.stage = Stage::Over;
+            session.stage = Stage::Ended(ticket);
             session.exited = true;
         }
         // What it wrote last may not have been told yet: it is read now, and its end with it.
@@ -387,11 +408,15 @@ impl FrontConnection {
             session.closed = true;
             return self.core.close(ChannelId(channel));
         }
-        let running = matches!(session.stage, Stage::Running(_) | Stage::Over);
+        let running = matches!(session.stage, Stage::Running(_) | Stage::Ended(_) | Stage::Over);
         if !running || session.closed || !session.pump.is_drained() {
             return;
         }
         if session.exited {
+            // Its last words are with the recorder before the client hears of the end.
+            if !session.pump.finish_recording() {
+                return self.notice_recording(channel);
+            }
             session.closed = true;
             // EOF goes before it.
             self.core.close(ChannelId(channel));
@@ -444,7 +469,7 @@ impl FrontConnection {
                 connection: self.number,
                 ticket,
             }),
-            Stage::Before | Stage::Wanted | Stage::Over => Ok(()),
+            Stage::Before | Stage::Wanted | Stage::Ended(_) | Stage::Over => Ok(()),
         }
     }
 

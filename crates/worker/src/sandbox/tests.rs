@@ -43,7 +43,7 @@ enum Comes {
 use Comes::{Back, Killed};
 
 fn rows() -> Vec<(&'static str, Worker, Try, Comes)> {
-    use Worker::{Front, Guardian, Lobby, Starter, Tunnel, Watcher};
+    use Worker::{Front, Guardian, Lobby, Recorder, Starter, Tunnel, Watcher};
     let mut rows = Vec::new();
     for (name, call) in [
         ("openat", calls::SYS_openat),
@@ -100,6 +100,7 @@ fn rows() -> Vec<(&'static str, Worker, Try, Comes)> {
         for (worker, has) in [
             (Watcher, of_the_watcher.contains(&name)),
             (Guardian, name == "chdir"),
+            (Recorder, name == "clone3"),
         ] {
             rows.push((name, worker, Try::Call(call), if has { Back } else { Killed }));
         }
@@ -108,6 +109,21 @@ fn rows() -> Vec<(&'static str, Worker, Try, Comes)> {
     rows.push(("looking at others", Guardian, Try::Useful(not_looking), Back));
     rows.push(("looking at others", Front, Try::Useful(looking), Killed));
     rows.push(("threads", Watcher, Try::Useful(threads), Back));
+    rows.push(("threads", Recorder, Try::Useful(threads), Back));
+    rows.push(("frames", Recorder, Try::Useful(frames), Back));
+    rows.push((
+        "cutting a file off",
+        Recorder,
+        Try::Call(calls::SYS_ftruncate),
+        Killed,
+    ));
+    for (name, call) in [
+        ("pwrite64", calls::SYS_pwrite64),
+        ("fdatasync", calls::SYS_fdatasync),
+    ] {
+        rows.push((name, Recorder, Try::Call(call), Back));
+        rows.push((name, Front, Try::Call(call), Killed));
+    }
     rows.push(("threads", Lobby, Try::Useful(threads), Killed));
     rows.push(("frames", Watcher, Try::Useful(frames), Back));
     rows.push(("frames", Guardian, Try::Useful(frames), Back));

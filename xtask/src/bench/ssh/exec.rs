@@ -39,6 +39,7 @@ pub fn measure(bench: &mut Bench, world: &World) -> Result {
             watched: false,
             alone: false,
             installed: false,
+            recorded: false,
         },
         Kind::Sshd { pam: true },
         Kind::Ours {
@@ -47,6 +48,7 @@ pub fn measure(bench: &mut Bench, world: &World) -> Result {
             watched: false,
             alone: true,
             installed: false,
+            recorded: false,
         },
     ];
     let servers: Vec<Server> = kinds

@@ -124,7 +124,7 @@ fn named(target: &str) -> Option<(Rung, String)> {
     };
     let name = path.strip_suffix(" (deleted)").unwrap_or(path);
     // An anonymous file may also be an order.
-    let known = ["session", "front", "tunnel", "resolver"];
+    let known = ["session", "front", "tunnel", "recorder", "resolver"];
     let program = name.strip_prefix("fleetgate-")?;
     known.contains(&program).then(|| (rung, program.to_owned()))
 }

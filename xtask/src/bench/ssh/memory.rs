@@ -99,6 +99,7 @@ const WITH_PAM: Kind = Kind::Ours {
     watched: false,
     alone: false,
     installed: false,
+    recorded: false,
 };
 
 /// Measures.

@@ -20,6 +20,7 @@ mod images;
 pub(super) mod load;
 mod many;
 pub mod memory;
+pub mod record;
 pub(super) mod server;
 mod steps;
 pub(super) mod world;

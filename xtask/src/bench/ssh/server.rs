@@ -28,6 +28,8 @@ pub enum Kind {
         alone: bool,
         /// With the images where a package installs them.
         installed: bool,
+        /// Recording what every session shows.
+        recorded: bool,
     },
     /// OpenSSH's, of the distribution.
     Sshd {
@@ -47,6 +49,7 @@ pub const OURS: Kind = Kind::Ours {
     watched: false,
     alone: false,
     installed: false,
+    recorded: false,
 };
 /// OpenSSH's, likewise.
 pub const SSHD: Kind = Kind::Sshd { pam: false };
@@ -64,6 +67,7 @@ impl Kind {
             Kind::Ours { alone: true, .. } => "fleetgate, no cluster",
             Kind::Ours { installed: true, .. } => "fleetgate, installed",
             Kind::Ours { watched: true, .. } => "fleetgate, audit of files",
+            Kind::Ours { recorded: true, .. } => "fleetgate, recorded",
             Kind::Ours { pam: true, .. } => "fleetgate, PAM",
             Kind::Ours { .. } => "fleetgate",
             Kind::Sshd { pam: true } => "sshd, PAM",
@@ -77,11 +81,16 @@ impl Kind {
     pub const fn with(self, alone: bool, installed: bool) -> Kind {
         match self {
             Kind::Ours {
-                pam, timed, watched, ..
+                pam,
+                timed,
+                watched,
+                recorded,
+                ..
             } => Kind::Ours {
                 pam,
                 timed,
                 watched,
+                recorded,
                 alone,
                 installed,
             },
@@ -110,14 +119,30 @@ impl Kind {
             None => world.at.join(format!("{}.conf", self.file())),
         };
         let text = match (self, member) {
-            (Kind::Ours { pam, watched, .. }, member) => {
-                let audit = if watched { "audit = \"files\"\n" } else { "" };
+            (
+                Kind::Ours {
+                    pam,
+                    watched,
+                    recorded,
+                    ..
+                },
+                member,
+            ) => {
+                let mut more = String::new();
+                if watched {
+                    more += "audit = \"files\"\n";
+                }
+                if recorded {
+                    let directory = world.recordings(port);
+                    let directory = directory.display();
+                    more += &format!("[recording]\nsessions = \"output\"\ndirectory = \"{directory}\"\n");
+                }
                 let alone = world.at.join("alone");
                 node_toml(
                     world,
                     port,
                     pam,
-                    audit,
+                    &more,
                     member.map_or(&alone, |member| &member.state),
                 )
             }

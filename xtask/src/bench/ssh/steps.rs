@@ -26,6 +26,7 @@ pub fn measure(bench: &mut Bench, world: &World) -> Result {
             watched: false,
             alone: false,
             installed: false,
+            recorded: false,
         },
     )?;
     // Each the first of its login: a front has to start.

@@ -63,7 +63,7 @@ pub struct World {
     /// `fleetgate`, with its images.
     pub fleetgate: PathBuf,
     load: PathBuf,
-    images: [PathBuf; 4],
+    images: [PathBuf; 5],
     cluster: OnceCell<Cluster>,
 }
 
@@ -93,6 +93,7 @@ impl World {
                 &bench.built.helper,
                 &bench.built.front,
                 &bench.built.tunnel,
+                &bench.built.recorder,
                 &bench.built.resolver,
             ]
             .map(Clone::clone),
@@ -191,6 +192,11 @@ impl World {
         ]);
         command.arg(&self.at).arg(&group.hierarchy);
         command
+    }
+
+    /// Where a node on this port keeps its recordings: in memory, so that no disk is measured.
+    pub fn recordings(&self, port: u16) -> PathBuf {
+        self.at.join(format!("recordings-{port}"))
     }
 
     /// The words before a command that finds the images installed.

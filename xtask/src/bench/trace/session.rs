@@ -27,6 +27,7 @@ const WATCHED: Kind = Kind::Ours {
     watched: true,
     alone: false,
     installed: false,
+    recorded: false,
 };
 const SUBJECTS: [(&str, Kind); 3] = [
     ("unwatched", OURS),

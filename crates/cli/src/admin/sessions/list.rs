@@ -4,7 +4,7 @@
 use super::lines_of;
 use crate::admin::{Scope, ask, events, scope};
 use crate::flags::{Arguments, Outcome};
-use crate::output;
+use crate::{output, recordings};
 use fleetgate_client::error::ClientError;
 use fleetgate_client::time;
 use fleetgate_launch::present::{Present, present};
@@ -30,6 +30,9 @@ struct Session {
 
 /// Prints them.
 pub fn list(given: &Arguments) -> Outcome {
+    if recordings::is_asked_for(given) {
+        return recordings::list(given);
+    }
     let all = given.has("all");
     let mut sessions = match scope(given)? {
         Scope::Cluster => of_cluster(given, all)?,

@@ -61,7 +61,7 @@ impl Monitor {
     /// Logins that waited for PAM go on where there is a place again.
     pub(crate) fn give_turns(&mut self) {
         let config = self.tools.config.clone();
-        while let Some(number) = self.tools.pam_turns.next(&config.limits) {
+        while let Some(number) = self.tools.pam_turns.next(config.limits.pam_places()) {
             self.drive_login(number, LoginAttempt::take_turn);
         }
     }

@@ -6,9 +6,9 @@ use super::pam::{self, At, Conversation};
 use super::{LoginAttempt, LoginContext, Step, publickey};
 use crate::config::trust::LoginMethod;
 use crate::monitor::names::Lane;
-use crate::monitor::pam_turns::{Kind, Turn};
 use crate::monitor::wakes::{Key, Owner};
 use fleetgate_policy::grant::How;
+use fleetgate_policy::pam_turns::{Kind, Turn};
 use fleetgate_sys::Errno;
 use fleetgate_wire::node::{Prompt, Verdict};
 use fleetgate_wire::pam::Prompt as PamPrompt;
@@ -89,7 +89,7 @@ impl LoginAttempt {
             context.connection,
             turn,
             config.strangers.source(context.source),
-            &config.limits,
+            config.limits.pam_places(),
         ) {
             tracing::debug!(
                 connection = context.connection,

@@ -115,6 +115,15 @@ impl Sessions {
             .iter()
             .map(|of| of.allowed.watching)
             .fold(tools.config.watching(), Watching::and);
+        // What named commands run is the administrator's; their lines in the audit log say all of it.
+        let decisions = open_login
+            .cluster_logins
+            .iter()
+            .map(|of| (of.allowed.recording, of.allowed.recording_failure));
+        let recording = match named_command {
+            Some(_) => Default::default(),
+            None => tools.config.recording.of_session(decisions),
+        };
         // What a container answers is nobody else's.
         let same = named_command.filter(|_| container.is_none()).and_then(|command| {
             let account = match &runs_as {
@@ -190,6 +199,8 @@ impl Sessions {
                 display,
                 context: None,
                 watching,
+                recording,
+                roles: roles(&open_login.cluster_logins),
                 cluster_user: ClusterUser::of(&open_login.cluster_logins),
                 shared_pam: if pam { open_login.pam.for_session() } else { None },
                 pam,
@@ -270,6 +281,12 @@ impl Sessions {
             reason: why.words,
         });
     }
+}
+
+/// The roles that let it in.
+fn roles(cluster_logins: &[ClusterLogin]) -> Vec<String> {
+    let all = cluster_logins.iter().flat_map(|of| &of.allowed.roles);
+    all.map(ToString::to_string).collect()
 }
 
 /// For how long a session may last: the shorter of what its roles and its command say.

@@ -7,11 +7,11 @@
 //! Calls for a result that is kept: 3 pipes, 2 sizes, 2 writes, 3 closes and 2 frames in one send; no process.
 
 use super::choose::SessionRefusal;
-use super::streams::Streams;
 use super::{About, Session, Sessions, key, text};
 use crate::monitor::audit::Event;
 use crate::monitor::open_login::OpenLogin;
 use crate::monitor::tools::Tools;
+use fleetgate_launch::streams::Streams;
 use fleetgate_policy::commands::NamedCommand;
 use fleetgate_policy::text::printable_lines;
 use fleetgate_policy::{Permits, Watching};
@@ -413,6 +413,7 @@ fn hand_over(tools: &mut Tools, (connection, ticket): (ConnectionNumber, Ticket)
         ticket,
         is_socket: false,
         output_limit: result.most,
+        recorded: None,
     };
     tools.to_fronts.say(connection, started, streams);
     let ended = ToFront::Ended {

@@ -7,14 +7,15 @@ use super::facts::OrderFacts;
 use super::helper_checks::account_in_use_without_shell;
 use super::helper_order::{HelperOrder, begin_watching, failed};
 use super::pending::{PendingLaunch, PendingSession};
-use super::streams::Streams;
-use super::{About, Session, Sessions, State, ended, environment, key, running, say, text};
-use crate::monitor::audit::{Event, SessionKind};
+use super::{About, Session, Sessions, State, ended, environment, key, recorded, running, say, text};
+use crate::monitor::audit::{Event, NotRecorded, SessionKind};
 use crate::monitor::containers::Entry;
 use crate::monitor::login::pam;
 use crate::monitor::timers::micros;
 use crate::monitor::tools::Tools;
+use fleetgate_base::selinux;
 use fleetgate_launch::cgroup::{Cgroups, SessionCgroup};
+use fleetgate_launch::streams::Streams;
 use fleetgate_launch::within_pam::PamEntry;
 use fleetgate_launch::{Begun, Launch, LaunchError, LaunchOutcome, RunningHelper};
 use fleetgate_policy::permits::Program as Permitted;
@@ -80,6 +81,7 @@ impl Sessions {
             // What the helper looks at for others.
             account_in_use_without_shell(&pending.grant, &pending.account)?;
         }
+        let recording = recorded::prepare(&config, session.id, &session.login, pending)?;
         let order = match &pending.decided.program {
             Permitted::Sftp { arguments } => HelperOrder::file_server(&facts, arguments, &tools.resolver)?,
             _ => {
@@ -124,6 +126,7 @@ impl Sessions {
             events,
             audit,
             is_direct,
+            recording,
             awaits_terminal: container.is_some() && is_terminal,
         });
         let key = key(number, About::Launch);
@@ -169,7 +172,8 @@ impl Sessions {
         let Some(session) = self.all.get_mut(&number) else {
             return;
         };
-        let Some(under_way) = pending.under_way else {
+        let mut pending = pending;
+        let Some(under_way) = pending.under_way.take() else {
             return;
         };
         let PendingLaunch {
@@ -179,6 +183,7 @@ impl Sessions {
             events,
             audit,
             is_direct,
+            recording,
             awaits_terminal,
         } = under_way;
         let mut ours = ours;
@@ -194,12 +199,16 @@ impl Sessions {
         }
         record.entry.pid = running.pid;
         record.connection = session.connection;
-        tell_start(tools, session, &running, &begun, audit);
+        let begun_recording = recorded::begin(tools, session, &pending, recording);
+        tell_start(tools, session, &running, &begun, audit, begun_recording.told);
+        let (pipe, recorded) = begun_recording.front.unzip();
+        ours.extend(pipe);
         let message = ToFront::Started {
             connection: session.connection,
             ticket: session.ticket,
             is_socket,
             output_limit: session.output_limit,
+            recorded,
         };
         // It only queues: the front hears it at the end of the wake-up, when the reaper's file is written.
         match session.shared {
@@ -307,6 +316,7 @@ impl Sessions {
                 ticket,
                 is_socket,
                 output_limit: None,
+                recorded: None,
             },
             ours,
         );
@@ -337,7 +347,12 @@ fn streams_for(pending: &PendingSession, is_shared: bool) -> Result<Streams, Ses
             Streams::console().map_err(failed("making a socket for the terminal"))
         }
         Some(terminal) => {
-            Streams::terminal(terminal, pending.context.as_deref()).map_err(failed("making a terminal"))
+            // Of a user in an SELinux context.
+            let label = |user: &Fd| match &pending.context {
+                Some(context) => selinux::label_terminal(user, context),
+                None => Ok(()),
+            };
+            Streams::terminal(terminal, label).map_err(failed("making a terminal"))
         }
         None if is_shared => Streams::outputs().map_err(failed("making pipes")),
         None => Streams::pipes().map_err(failed("making pipes")),
@@ -358,6 +373,7 @@ fn tell_start(
     running: &RunningHelper,
     begun: &Begun,
     audit: Option<&'static str>,
+    recording: Result<Option<&'static str>, String>,
 ) {
     let spent = running.spent;
     let micros = micros(spent.order + spent.spawn + spent.ready);
@@ -407,6 +423,8 @@ fn tell_start(
         unrecorded,
         audit: audit.filter(|_| unwatched.is_none()),
         unwatched,
+        recording: recording.as_ref().ok().copied().flatten(),
+        not_recorded: recording.err().map(|reason| NotRecorded { reason }),
     });
 }
 

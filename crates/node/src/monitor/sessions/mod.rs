@@ -5,7 +5,7 @@
 //! start → (other account) → (SELinux context) → (xauth) → launch, inside PAM on a thread → Started → the end → Ended
 //! ```
 //!
-//! Read in this order: `admit` (may it be?), `choose` (what runs), `prepare` (what is still missing), `launch` with `streams`,
+//! Read in this order: `admit` (may it be?), `choose` (what runs), `prepare` (what is still missing), `launch` with `launch::streams`,
 //! `helper_order`, [`order`] and `environment` (what the helper is given), `running` (what may happen to it then). Beside the
 //! way lie `facts` (what an order is made of), `pending` (what is known of a session that does not run yet), `answers` (one run for several clients), `helper_checks` (accounts that are not in
 //! use, sftp's root), `files` (what the file server tells). But for `answers`, this module never reads or
@@ -23,8 +23,8 @@ mod launch;
 pub mod order;
 mod pending;
 mod prepare;
+mod recorded;
 mod running;
-mod streams;
 
 pub use choose::{SessionRefusal, front_permits};
 pub use facts::Inherited;
@@ -365,6 +365,14 @@ impl Sessions {
         session.announce_end(tools, command.words());
         self.announced.push(*number);
         true
+    }
+
+    /// The same without a command, with a text for its user.
+    pub fn end_announced(&mut self, tools: &mut Tools, id: &SessionId, words: &str) {
+        if let Some((number, session)) = self.all.iter_mut().find(|(_, s)| s.id == *id) {
+            session.announce_end(tools, words.to_owned());
+            self.announced.push(*number);
+        }
     }
 
     /// Kills the sessions whose fronts were told of it. Before that, a front could see the end of the output first, tell the

@@ -5,7 +5,9 @@ use crate::monitor::containers::Entry;
 use crate::monitor::timers::Timer;
 use fleetgate_launch::SessionToClose;
 use fleetgate_launch::within_pam::SharedPam;
+use fleetgate_policy::recording::{Recording, RecordingFailure};
 use fleetgate_policy::{Grant, Watching};
+use fleetgate_recorder::recordings::Prepared;
 use fleetgate_sys::Fd;
 use fleetgate_wire::common::Account;
 use fleetgate_wire::node::ConnectionAddresses;
@@ -26,6 +28,10 @@ pub(super) struct PendingSession {
     pub(super) display: Option<u16>,
     pub(super) context: Option<CString>,
     pub(super) watching: Watching,
+    /// How much of it is recorded, and what happens where that cannot be.
+    pub(super) recording: (Recording, RecordingFailure),
+    /// The roles that let it in, for the recording.
+    pub(super) roles: Vec<String>,
     pub(super) cluster_user: ClusterUser,
     /// The connection's PAM session, for its first session.
     pub(super) shared_pam: Option<Arc<SharedPam>>,
@@ -44,6 +50,8 @@ pub(super) struct PendingLaunch {
     /// How closely it is watched.
     pub(super) audit: Option<&'static str>,
     pub(super) is_direct: bool,
+    /// The files of its recording, or why there are none.
+    pub(super) recording: Option<Result<Prepared, String>>,
     /// The terminal is still to come, from inside a container.
     pub(super) awaits_terminal: bool,
 }

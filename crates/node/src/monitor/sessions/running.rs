@@ -1,6 +1,6 @@
 //! What may happen to a session that runs: signals, a hang-up, its end.
 
-use super::{EndedSessions, LimitOwner, Session, Sessions, State, TimeLimit, files, lasted, say};
+use super::{EndedSessions, LimitOwner, Session, Sessions, State, TimeLimit, files, lasted, recorded, say};
 use crate::monitor::audit::Usage;
 use crate::monitor::audit::{EndCommand, Event, SessionKind};
 use crate::monitor::open_login::OpenLogin;
@@ -258,7 +258,7 @@ impl Sessions {
             return;
         };
         let Some(events) = &running.events else { return };
-        if !files::hear(events, &tools.audit, session)
+        if !files::hear(events, tools, session)
             && let State::Running(running) = &mut session.state
         {
             running.events = None;
@@ -305,7 +305,7 @@ impl Sessions {
         let message = session.ended(running.exit);
         say(tools, &session, message, Vec::new());
         if session.kind == SessionKind::Sftp {
-            files::last_word(&running.control, &tools.audit, &session);
+            files::last_word(&running.control, tools, &session);
         }
         tools.metrics.session_ended();
         // Only what was killed may have been killed by a command: a session that ends by itself costs no look at the disk.
@@ -321,6 +321,7 @@ impl Sessions {
             Some(Exit::Signal { number, .. }) => (None, Some(number)),
             None => (None, None),
         };
+        tools.recordings.end(&session.id, recorded::end(code, signal));
         tools.audit.tell(Event::SessionEnded {
             connection,
             session: session.id,

@@ -2,26 +2,26 @@
 //! started the same way. Each has a control socket, a pidfd and a log
 //! pipe. What they say is handed on unread; when one ends, whoever needs it is told once.
 
-mod log_pipe;
 mod messages;
-mod start;
 #[cfg(test)]
 mod tests;
 mod worker_socket;
 
+pub use fleetgate_launch::workers::{
+    Executor, Images, Process, StartOrder, Started, WorkerKind, WorkerStarter,
+};
 pub use messages::Messages;
-pub use start::{Executor, Images, Process, StartOrder, Started, WorkerKind, WorkerStarter};
 pub use worker_socket::{Frame, LossReason};
 
 use super::timers::{micros, now};
 use super::wakes::{Key, Owner, Wakes};
+use fleetgate_launch::workers::log_pipe::{LogPipe, log_line};
 use fleetgate_seal::Death;
 use fleetgate_sys::poll::READ;
 use fleetgate_sys::process::{self, Exit, SIGKILL};
 use fleetgate_sys::{Errno, Fd, epoll, file, socket};
 use fleetgate_wire::Encode;
 use fleetgate_wire::node::MAX_FRAME;
-use log_pipe::{LogPipe, log_line};
 use std::collections::HashMap;
 use std::sync::mpsc;
 use std::time::Duration;

@@ -42,6 +42,7 @@ fn roles() -> BTreeMap<Name, Role> {
             r.defined.add("own", own).unwrap();
             r.limits.sessions = Some(8);
             r.recording = Recording::Output;
+            r.recording_failure = RecordingFailure::GoOn;
         }),
     ])
 }
@@ -383,7 +384,17 @@ fn what_is_allowed_is_what_any_of_the_roles_allows() {
     assert_eq!(both.limits.session, None);
     assert_eq!(both.limits.sessions, Some(8));
     assert_eq!(both.limits.lifetime, Duration::from_secs(7200));
-    assert_eq!(both.recording, Recording::Full);
+    assert_eq!(
+        (both.recording, both.recording_failure),
+        (Recording::Full, RecordingFailure::End)
+    );
+    assert_eq!(both.recording_role, Some(name("dba")));
+    let lax = alice(&["check"]).ask(decide).unwrap();
+    assert_eq!(
+        (lax.recording, lax.recording_failure),
+        (Recording::Output, RecordingFailure::GoOn)
+    );
+    assert_eq!(lax.recording_role, Some(name("check")));
     assert_eq!(both.until, None);
 
     let dba = alice(&["dba"]).ask(decide).unwrap();
@@ -393,6 +404,11 @@ fn what_is_allowed_is_what_any_of_the_roles_allows() {
     assert_eq!(
         dba.permits.allow_kind(Kind::Exec).unwrap_err().to_string(),
         "running a command is not allowed by role dba"
+    );
+    let unrecorded = alice(&["dev"]).at("web1", "alice").ask(decide).unwrap();
+    assert_eq!(
+        (unrecorded.recording, unrecorded.recording_role),
+        (Recording::Events, None)
     );
     let short = alice(&["dba"]).expires(NOW + 5).ask(decide).unwrap();
     assert_eq!(short.until, Some(NOW + 5 + SKEW));

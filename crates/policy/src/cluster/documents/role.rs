@@ -5,10 +5,11 @@ use super::forms::Span;
 use crate::cluster::role::{kinds_of, words_of};
 use crate::cluster::{
     Limits, MAX_CLUSTER_ROLES, MAX_LIFETIME, MAX_RENEWAL, MAX_ROLE_ENTRIES, MAX_STATE, MIN_LIFETIME, Name,
-    Recording, Role, Selector, USER,
+    Role, Selector, USER,
 };
 use crate::commands::Commands;
 use crate::permits::Kind;
+use crate::recording::{Recording, RecordingFailure};
 use crate::toml_mistake::{Example, Mistake, line_of};
 use crate::watching::{Audit, Stance, Watching};
 use crate::{AccountName, account_and_container, check_written_login};
@@ -48,7 +49,9 @@ pub(super) struct RoleDocument {
     #[serde(default, skip_serializing_if = "is_false")]
     require_trusted_device: bool,
     #[serde(default, skip_serializing_if = "is_events")]
-    recording: RecordingForm,
+    recording: Recording,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    recording_failure: Option<RecordingFailure>,
     #[serde(default, skip_serializing_if = "is_unwatched")]
     audit: Audit,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -154,15 +157,6 @@ impl<'de> Deserialize<'de> for CommandName {
     }
 }
 
-#[derive(Clone, Copy, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum RecordingForm {
-    #[default]
-    Events,
-    Output,
-    Full,
-}
-
 fn is_false(value: &bool) -> bool {
     !value
 }
@@ -171,12 +165,12 @@ fn is_unwatched(value: &Audit) -> bool {
     *value == Audit::None
 }
 
-fn is_events(value: &RecordingForm) -> bool {
-    matches!(value, RecordingForm::Events)
+fn is_events(value: &Recording) -> bool {
+    !value.is_wanted()
 }
 
 /// Lines that are right, for keys whose type does not say what they hold.
-const EXAMPLES: [Example; 13] = [
+const EXAMPLES: [Example; 14] = [
     ("nodes", "nodes = [\"env=prod\", \"web*\"]"),
     ("logins", "logins = [\"{user}\", \"deploy+web*\"]"),
     ("containers", "containers = [\"app=web\"]"),
@@ -188,7 +182,8 @@ const EXAMPLES: [Example; 13] = [
     ),
     ("argv", "argv = [\"/usr/bin/uptime\"]"),
     ("args", "args = [\"word\"]"),
-    ("recording", "recording = \"events\""),
+    ("recording", "recording = \"output\""),
+    ("recording_failure", "recording_failure = \"go-on\""),
     ("audit", "audit = \"commands\""),
     ("io_uring", "io_uring = \"refuse\""),
     ("unwatched", "unwatched = \"allow\""),
@@ -215,7 +210,6 @@ pub(super) fn file(file: &str, text: &str) -> Result<Vec<Role>, String> {
         check_containers(role.containers.as_deref(), &role.logins).map_err(|why| at("containers", why))?;
         let role = role
             .named(Some(name.clone()))
-            .and_then(|role| recorded(&role).map(|()| role))
             .map_err(|why| format!("{file}: {why}"))?;
         logins(&role).map_err(|why| at("logins", why))?;
         for (key, selectors) in [("nodes", &role.nodes), ("containers", &role.containers)] {
@@ -259,20 +253,6 @@ fn check_containers(containers: Option<&[Selector]>, logins: &[LoginForm]) -> Re
         false => Err(
             "none of its logins leads into a container, so `containers` would do nothing: write a login ACCOUNT+*".to_owned(),
         ),
-    }
-}
-
-/// Nothing records a session yet, so a role file that wants it is refused. A stored role keeps its word: a cluster that
-/// has one from before has to start.
-fn recorded(role: &Role) -> Result<(), String> {
-    match role.recording {
-        Recording::Events => Ok(()),
-        more => Err(format!(
-            "role {}: recording = {:?} is not possible: fleetgate keeps the events of a session and does not record it \
-             yet; leave it out, or write \"events\"",
-            role.name,
-            more.name()
-        )),
     }
 }
 
@@ -356,11 +336,9 @@ impl From<&Role> for RoleDocument {
                 .collect(),
             require_mfa: role.require_mfa.map(Span),
             require_trusted_device: role.require_trusted_device,
-            recording: match role.recording {
-                Recording::Events => RecordingForm::Events,
-                Recording::Output => RecordingForm::Output,
-                Recording::Full => RecordingForm::Full,
-            },
+            recording: role.recording,
+            recording_failure: (role.recording_failure != RecordingFailure::default())
+                .then_some(role.recording_failure),
             audit: role.watching.audit,
             io_uring: (role.watching.io_uring != usual_watching.io_uring).then_some(role.watching.io_uring),
             unwatched: (role.watching.unwatched != usual_watching.unwatched)
@@ -432,6 +410,12 @@ impl RoleDocument {
                 "a limit of 0 would end every session: leave it out, or take the kinds away".to_string(),
             );
         }
+        if !self.recording.is_wanted() && self.recording_failure.is_some() {
+            return refuse(
+                "recording_failure says what happens to a session that should be recorded: set recording, or leave it out"
+                    .to_string(),
+            );
+        }
         if self.audit == Audit::None && (self.io_uring.is_some() || self.unwatched.is_some()) {
             return refuse(
                 "io_uring and unwatched say how a watched session is to be: set audit, or leave them out"
@@ -481,11 +465,8 @@ impl RoleDocument {
             defined,
             require_mfa: self.require_mfa.map(|s| s.0),
             require_trusted_device: self.require_trusted_device,
-            recording: match self.recording {
-                RecordingForm::Events => Recording::Events,
-                RecordingForm::Output => Recording::Output,
-                RecordingForm::Full => Recording::Full,
-            },
+            recording: self.recording,
+            recording_failure: self.recording_failure.unwrap_or_default(),
             watching,
             limits,
             admin: self.admin,
@@ -507,6 +488,7 @@ mod tests {
                     format!("[role.x]\nkinds = []\n[role.x.command.y]\nargv = [\"/x\", \"{{}}\"]\n{line}")
                 }
                 "containers" => format!("[role.x]\nlogins = [\"a+*\"]\n{line}"),
+                "recording_failure" => format!("[role.x]\nrecording = \"output\"\n{line}"),
                 "io_uring" | "unwatched" => format!("[role.x]\naudit = \"files\"\n{line}"),
                 _ => format!("[role.x]\n{line}"),
             };

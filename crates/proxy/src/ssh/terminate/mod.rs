@@ -84,6 +84,8 @@ pub enum SessionEvent<'a> {
         kind: &'a str,
         /// The command line or the subsystem's name.
         command: &'a [u8],
+        /// Why it is not recorded, though a role wants that.
+        not_recorded: Option<&'a str>,
     },
     /// A program's end.
     Ended {

@@ -6,6 +6,8 @@ use super::pair::Item;
 use super::relay::{Relay, Side};
 use super::requests::MAX_DENIAL_LINES;
 use fleetgate_net::backoff::random;
+use fleetgate_policy::RecordingFailure;
+use fleetgate_policy::cluster::Allowed;
 use fleetgate_policy::permits::What;
 use fleetgate_ssh::Connection;
 use fleetgate_ssh::event::{ChannelId, ReplyId, Request, Stream};
@@ -17,6 +19,15 @@ use tokio::time::sleep;
 /// What ssh exits with when it fails itself.
 const FAILED: u32 = 255;
 
+/// How a program may begin.
+#[derive(Default)]
+struct Admission {
+    /// It may last so long.
+    limit: Option<Duration>,
+    /// Why it is not recorded, though a role wants that.
+    not_recorded: Option<String>,
+}
+
 impl Relay<'_> {
     /// Begins a program on a channel, which is told and gets an id; what comes to the host is its request alone.
     pub(super) fn begin(
@@ -26,12 +37,13 @@ impl Relay<'_> {
         kind: &str,
         command: &[u8],
     ) -> Result<(), String> {
-        let limit = self.may_begin(what)?;
+        let Admission { limit, not_recorded } = self.may_begin(what)?;
         let session = format!("{:016x}{:016x}", random(), random());
         let began = SessionEvent::Began {
             session: &session,
             kind,
             command,
+            not_recorded: not_recorded.as_deref(),
         };
         self.host.tell(Some(self.caller), began);
         let ordered = self.host.ordered(&session);
@@ -43,10 +55,15 @@ impl Relay<'_> {
         Ok(())
     }
 
-    /// Whether a program may begin, and how long it may last.
-    fn may_begin(&self, what: &Option<What<'_>>) -> Result<Option<Duration>, String> {
-        let Some(what) = what else { return Ok(None) };
-        let limits = self.decided(what)?.limits;
+    /// Whether a program may begin.
+    fn may_begin(&self, what: &Option<What<'_>>) -> Result<Admission, String> {
+        let Some(what) = what else {
+            return Ok(Admission::default());
+        };
+        let allowed = self.decided(what)?;
+        let not_recorded =
+            not_recorded(&allowed, self.host.name()).inspect_err(|words| self.tell_denied(words))?;
+        let limits = allowed.limits;
         let running = self
             .pairs
             .iter()
@@ -59,7 +76,10 @@ impl Relay<'_> {
                 self.tell_denied(&words);
                 Err(words)
             }
-            _ => Ok(limits.session),
+            _ => Ok(Admission {
+                limit: limits.session,
+                not_recorded,
+            }),
         }
     }
 
@@ -146,6 +166,25 @@ impl Relay<'_> {
                     .tell(Some(self.caller), SessionEvent::Ended { session, code });
             }
         }
+    }
+}
+
+/// Nothing records what a plain sshd runs. None: no role asks for it. An error: a role rather has no session then.
+fn not_recorded(allowed: &Allowed, node: &str) -> Result<Option<String>, String> {
+    if !allowed.recording.is_wanted() {
+        return Ok(None);
+    }
+    match (allowed.recording_failure, &allowed.recording_role) {
+        (RecordingFailure::End, Some(role)) => Err(format!(
+            "role {role} wants sessions recorded, and {node} has a plain sshd, whose sessions are not: install fleetgate \
+             there, or ask an administrator for recording_failure = \"go-on\" in role {role}"
+        )),
+        (RecordingFailure::End, None) => Err(format!(
+            "{node} has a plain sshd, whose sessions are not recorded"
+        )),
+        (RecordingFailure::GoOn, _) => Ok(Some(format!(
+            "{node} has a plain sshd, whose sessions are not recorded"
+        ))),
     }
 }
 

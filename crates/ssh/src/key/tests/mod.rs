@@ -2,6 +2,7 @@
 
 mod certificates;
 mod keys;
+mod sshsig;
 
 use super::*;
 use std::path::PathBuf;

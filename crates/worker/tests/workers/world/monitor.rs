@@ -291,6 +291,7 @@ fn begun(connection: node::ConnectionNumber, ticket: Ticket) -> ToFront {
         ticket,
         is_socket: false,
         output_limit: None,
+        recorded: None,
     }
 }
 

@@ -6,6 +6,7 @@ mod states;
 use crate::cluster::*;
 use crate::commands::{Command, CommandLimits, Commands};
 use crate::permits::Kind;
+use crate::recording::{Recording, RecordingFailure};
 use crate::watching::{Audit, Stance, Watching};
 use std::time::Duration;
 
@@ -38,7 +39,8 @@ fn dba() -> Role {
         defined: vacuum(),
         require_mfa: Some(Duration::from_secs(900)),
         require_trusted_device: true,
-        recording: Recording::Events,
+        recording: Recording::Full,
+        recording_failure: RecordingFailure::GoOn,
         watching: Watching {
             audit: Audit::Files,
             io_uring: Stance::Refuse,

@@ -2,6 +2,7 @@
 
 use super::{dba, dev};
 use crate::cluster::*;
+use crate::recording::{Recording, RecordingFailure};
 
 const FILE: &str = r#"
 [role.dba]
@@ -12,7 +13,8 @@ kinds = ["shell", "terminal", "forward", "sftp"]
 commands = ["disk", "load"]
 require_mfa = "15m"
 require_trusted_device = true
-recording = "events"
+recording = "full"
+recording_failure = "go-on"
 audit = "files"
 io_uring = "refuse"
 unwatched = "allow"
@@ -48,6 +50,8 @@ kinds = ["shell","sftp","terminal","forward"]
 commands = ["disk","load"]
 require_mfa = "15m"
 require_trusted_device = true
+recording = "full"
+recording_failure = "go-on"
 audit = "files"
 io_uring = "refuse"
 unwatched = "allow"
@@ -88,16 +92,38 @@ fn a_stored_role_with_a_login_for_nobody_is_read_and_cannot_be_applied_again() {
 }
 
 #[test]
-fn a_stored_role_that_wants_a_recording_is_read_and_cannot_be_applied_again() {
-    let old = r#"{"name":"x","recording":"full"}"#;
-    let role = Role::parse_json(old.as_bytes()).unwrap();
-    assert_eq!(role.recording, Recording::Full);
-    let refused = parse_roles("r.toml", &write_roles([&role])).unwrap_err();
+fn a_role_that_does_not_say_what_happens_without_a_recording_ends_its_sessions() {
+    for (stored, recording, failure) in [
+        (r#"{"name":"x"}"#, Recording::Events, RecordingFailure::End),
+        (
+            r#"{"name":"x","recording":"full"}"#,
+            Recording::Full,
+            RecordingFailure::End,
+        ),
+        (
+            r#"{"name":"x","recording":"output","recording_failure":"end"}"#,
+            Recording::Output,
+            RecordingFailure::End,
+        ),
+        (
+            r#"{"name":"x","recording":"output","recording_failure":"go-on"}"#,
+            Recording::Output,
+            RecordingFailure::GoOn,
+        ),
+    ] {
+        let role = Role::parse_json(stored.as_bytes()).expect(stored);
+        assert_eq!((role.recording, role.recording_failure), (recording, failure));
+        assert_eq!(
+            parse_roles("r.toml", &write_roles([&role])).expect(stored),
+            [role]
+        );
+    }
+    // What an older fleetgate reads stays as it was.
+    let role = Role::parse_json(br#"{"name":"x","recording":"full","recording_failure":"end"}"#).unwrap();
     assert!(
-        refused
-            .to_string()
-            .contains("recording = \"full\" is not possible"),
-        "{refused}"
+        !role.to_json().contains("recording_failure"),
+        "{}",
+        role.to_json()
     );
 }
 
@@ -107,7 +133,7 @@ fn what_is_wrong_in_a_role_file_is_named_with_its_line() {
         (
             "nodse = []",
             "r.toml line 2: unknown field `nodse`, expected one of `name`, `nodes`, `logins`, `containers`, `kinds`, `commands`, `command`, \
-             `require_mfa`, `require_trusted_device`, `recording`, `audit`, `io_uring`, \
+             `require_mfa`, `require_trusted_device`, `recording`, `recording_failure`, `audit`, `io_uring`, \
              `unwatched`, `lifetime`, `renewal`, `session`, `sessions`, `admin`",
         ),
         (
@@ -174,14 +200,17 @@ fn what_is_wrong_in_a_role_file_is_named_with_its_line() {
             "r.toml line 2: `role.x.recording` is one of `events`, `output`, `full`, not `all`",
         ),
         (
-            "recording = \"output\"",
-            "r.toml: role x: recording = \"output\" is not possible: fleetgate keeps the events of a session and does not \
-             record it yet; leave it out, or write \"events\"",
+            "recording = true",
+            "r.toml line 2: `role.x.recording` is a text in quotes, not true: write recording = \"output\"",
         ),
         (
-            "recording = \"full\"",
-            "r.toml: role x: recording = \"full\" is not possible: fleetgate keeps the events of a session and does not \
-             record it yet; leave it out, or write \"events\"",
+            "recording = \"full\"\nrecording_failure = \"refuse\"",
+            "r.toml line 3: `role.x.recording_failure` is `go-on` or `end`, not `refuse`",
+        ),
+        (
+            "recording_failure = \"go-on\"",
+            "r.toml: role x: recording_failure says what happens to a session that should be recorded: set recording, or leave \
+             it out",
         ),
         (
             "lifetime = 59",

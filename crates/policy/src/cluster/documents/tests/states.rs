@@ -14,7 +14,7 @@ fn the_first_form_of_the_state_stays_as_it_is() {
         r#""kinds":["shell","sftp","terminal","forward"],"commands":["disk","load"],"command":{"vacuum":{"#,
         r#""argv":["/usr/bin/vacuumdb","--dbname","{a1}"],"#,
         r#""arguments":[{"name":"a1","form":"word"}],"timeout":"2m","environment":{"LC_ALL":"C"}}},"require_mfa":"15m","#,
-        r#""require_trusted_device":true,"audit":"files","io_uring":"refuse","unwatched":"allow","lifetime":"8h","renewal":"90d","session":"1h","sessions":4,"#,
+        r#""require_trusted_device":true,"recording":"full","recording_failure":"go-on","audit":"files","io_uring":"refuse","unwatched":"allow","lifetime":"8h","renewal":"90d","session":"1h","sessions":4,"#,
         r#""admin":true},{"name":"eu.dev","nodes":["env=dev"],"logins":["{user}"]}],"#,
         r#""locks":[{"id":"l1","target":{"kind":"login","name":"DOMAIN\\bob"},"serial_before":5,"expires":7,"#,
         r#""reason":"left","created":3,"by":"user root"}],"proxies":["proxy.example.com:443"]}"#,

@@ -8,8 +8,8 @@ use crate::ssh::authenticator::{Caller, cookie, settings};
 use crate::ssh::endpoint::Endpoint;
 use crate::ssh::terminate::{Host, HostIdentity, Later, SessionEvent, serve};
 use crate::ssh::tests::world::{Asked, Client, certificate, host_key, identity, key, name};
-use fleetgate_policy::cluster::{Allowed, Identity, Limits, Recording};
-use fleetgate_policy::{Kind, Permits, Rule};
+use fleetgate_policy::cluster::{Allowed, Identity, Limits};
+use fleetgate_policy::{Kind, Permits, Recording, RecordingFailure, Rule};
 use fleetgate_ssh::Connection;
 use fleetgate_ssh::event::{AuthAnswer, ChannelId, ChannelKind, Event, Exchange, Request, Stream};
 use fleetgate_ssh::key::{Certificate, HostKey, KeyType, PrivateKey, PublicKey};
@@ -37,6 +37,7 @@ struct Plain {
     order: RefCell<Option<tokio::sync::oneshot::Receiver<String>>>,
     forbidden: RefCell<Vec<Kind>>,
     limits: RefCell<Limits>,
+    recording: Cell<(Recording, RecordingFailure)>,
     trusted: bool,
     /// What is begun is to end by itself.
     ending: Cell<bool>,
@@ -72,7 +73,9 @@ impl Host for Plain {
             container_by_id: false,
             permits,
             limits: *self.limits.borrow(),
-            recording: Recording::default(),
+            recording: self.recording.get().0,
+            recording_failure: self.recording.get().1,
+            recording_role: self.recording.get().0.is_wanted().then(|| name("access")),
             watching: Default::default(),
             roles: vec![name("access")],
             until: None,
@@ -317,6 +320,7 @@ async fn scene(forbidden: &[Kind], trusted: bool) -> Scene {
         order: RefCell::default(),
         forbidden: RefCell::new(forbidden.to_vec()),
         limits: RefCell::default(),
+        recording: Cell::default(),
         trusted,
         ending: Cell::default(),
     });

@@ -1,7 +1,7 @@
 //! systemd's side of the service's start: where it hears from us, and sockets that it hands over or keeps for the next start
 //! (sd_listen_fds(3)). Without systemd there is none of it.
 
-use super::listeners::ListeningSockets;
+use crate::listeners::ListeningSockets;
 use fleetgate_base::sockets::{self, InheritedSockets};
 use fleetgate_base::{notify, parent};
 use fleetgate_sys::Fd;

@@ -5,13 +5,23 @@
 //! that is checked, and whoever comes by a proxy takes none of those who come by themselves. One source has at most a
 //! quarter of the places of strangers.
 
-use crate::config::Limits;
-use fleetgate_policy::address::Network as Source;
-use fleetgate_wire::node::ConnectionNumber;
+use crate::address::Network as Source;
 use std::collections::{HashMap, VecDeque};
 
 /// One source has the places of strangers divided by this.
 const SHARE: u32 = 4;
+
+/// A connection's number, as its node gives it.
+pub type ConnectionNumber = u64;
+
+/// How many may talk at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Places {
+    /// Of [`Kind::Decision`].
+    pub deciding: u32,
+    /// Of [`Kind::Conversation`].
+    pub conversations: u32,
+}
 
 /// What PAM is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -50,7 +60,7 @@ struct Pool {
 
 impl Turns {
     /// Whether this connection may talk now. False: it waits, and [`Turns::next`] says when.
-    pub fn begin(&mut self, number: ConnectionNumber, turn: Turn, source: Source, limits: &Limits) -> bool {
+    pub fn begin(&mut self, number: ConnectionNumber, turn: Turn, source: Source, places: Places) -> bool {
         if self.of.get(&number).is_some_and(|earlier| *earlier != turn) {
             self.leave(number);
         }
@@ -65,7 +75,7 @@ impl Turns {
         pool.waiting.push_back((number, source));
         // A place that became free a moment ago may be somebody else's: `next` gives it to him.
         let last = pool.waiting.len() - 1;
-        pool.first(turn, limits) == Some(last) && pool.admit(last).is_some()
+        pool.first(turn, places) == Some(last) && pool.admit(last).is_some()
     }
 
     /// Whether it has its turn.
@@ -90,9 +100,9 @@ impl Turns {
     }
 
     /// The next whose turn it is, if there is a place.
-    pub fn next(&mut self, limits: &Limits) -> Option<ConnectionNumber> {
+    pub fn next(&mut self, places: Places) -> Option<ConnectionNumber> {
         self.pools.iter_mut().find_map(|(turn, pool)| {
-            let first = pool.first(*turn, limits)?;
+            let first = pool.first(*turn, places)?;
             pool.admit(first)
         })
     }
@@ -100,10 +110,10 @@ impl Turns {
 
 impl Pool {
     /// Whose turn it is: of those whose source has the fewest places the first. None: there is no place.
-    fn first(&self, turn: Turn, limits: &Limits) -> Option<usize> {
+    fn first(&self, turn: Turn, places: Places) -> Option<usize> {
         let places = match turn.kind {
-            Kind::Decision => limits.deciding,
-            Kind::Conversation => limits.conversations,
+            Kind::Decision => places.deciding,
+            Kind::Conversation => places.conversations,
         };
         if self.running.len() >= places as usize {
             return None;
@@ -145,7 +155,7 @@ impl Pool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fleetgate_policy::strangers::Prefixes;
+    use crate::strangers::Prefixes;
 
     const STRANGER: Turn = Turn {
         kind: Kind::Decision,
@@ -157,31 +167,28 @@ mod tests {
         Prefixes::default().source(address.parse().expect("an address"))
     }
 
-    fn limits() -> Limits {
-        Limits {
-            deciding: 8,
-            conversations: 4,
-            ..Limits::default()
-        }
-    }
+    const PLACES: Places = Places {
+        deciding: 8,
+        conversations: 4,
+    };
 
     #[test]
     fn one_source_has_its_share_and_the_rest_waits_for_it() {
-        let (mut turns, limits) = (Turns::default(), limits());
+        let mut turns = Turns::default();
         let (one, other) = (source("192.0.2.1"), source("192.0.2.2"));
-        let begun: Vec<bool> = (0..4).map(|n| turns.begin(n, STRANGER, one, &limits)).collect();
+        let begun: Vec<bool> = (0..4).map(|n| turns.begin(n, STRANGER, one, PLACES)).collect();
         assert_eq!(begun, [true, true, false, false]);
-        assert!(turns.begin(10, STRANGER, other, &limits), "another has a place");
-        assert_eq!(turns.next(&limits), None);
+        assert!(turns.begin(10, STRANGER, other, PLACES), "another has a place");
+        assert_eq!(turns.next(PLACES), None);
         // Asked twice, it is the same conversation.
-        assert!(turns.begin(0, STRANGER, one, &limits));
-        assert!(!turns.begin(2, STRANGER, one, &limits));
+        assert!(turns.begin(0, STRANGER, one, PLACES));
+        assert!(!turns.begin(2, STRANGER, one, PLACES));
         turns.leave(1);
-        assert_eq!(turns.next(&limits), Some(2));
-        assert_eq!(turns.next(&limits), None);
+        assert_eq!(turns.next(PLACES), Some(2));
+        assert_eq!(turns.next(PLACES), None);
         turns.leave(3);
         turns.leave(0);
-        assert_eq!(turns.next(&limits), None, "the one that waited has left");
+        assert_eq!(turns.next(PLACES), None, "the one that waited has left");
         for number in [2, 10] {
             turns.leave(number);
         }
@@ -190,11 +197,11 @@ mod tests {
 
     #[test]
     fn who_has_proven_a_key_who_is_asked_and_who_comes_by_a_proxy_are_counted_apart() {
-        let (mut turns, limits) = (Turns::default(), limits());
+        let mut turns = Turns::default();
         let mut number = 0;
         let mut begins = |turns: &mut Turns, turn: Turn, address: &str| {
             number += 1;
-            turns.begin(number, turn, source(address), &limits)
+            turns.begin(number, turn, source(address), PLACES)
         };
         for n in 0..40 {
             begins(&mut turns, STRANGER, &format!("192.0.2.{}", n % 8));
@@ -224,19 +231,19 @@ mod tests {
 
     #[test]
     fn sources_take_turns_whoever_came_first() {
-        let (mut turns, limits) = (Turns::default(), limits());
+        let mut turns = Turns::default();
         for n in 0..8 {
-            turns.begin(n, STRANGER, source(&format!("192.0.2.{}", n / 2)), &limits);
+            turns.begin(n, STRANGER, source(&format!("192.0.2.{}", n / 2)), PLACES);
         }
         // All places are taken. One source asks ten times, then another once.
         for n in 100..110 {
-            assert!(!turns.begin(n, STRANGER, source("198.51.100.1"), &limits));
+            assert!(!turns.begin(n, STRANGER, source("198.51.100.1"), PLACES));
         }
-        assert!(!turns.begin(200, STRANGER, source("198.51.100.2"), &limits));
+        assert!(!turns.begin(200, STRANGER, source("198.51.100.2"), PLACES));
         let mut order = Vec::new();
         for n in 0..3 {
             turns.leave(n);
-            order.extend(turns.next(&limits));
+            order.extend(turns.next(PLACES));
         }
         assert_eq!(order, [100, 200, 101]);
     }

@@ -2,7 +2,7 @@
 //! tunnel that it does not have, one that enters no container nothing for those. It is opened on a thread that starts processes,
 //! where it holds up no login.
 
-use fleetgate_seal::{FallbackChain, Options, Source};
+use crate::{FallbackChain, Options, Source};
 use std::ffi::CStr;
 use std::sync::Arc;
 

@@ -5,12 +5,21 @@
 //! at once and the monitor goes on as a process without a service (`KillMode=process`) until its last connection has.
 //! It decides nothing and reads nothing from the network. Once the monitor is ready it only waits, and for that it needs no
 //! program of many megabytes: it becomes `fleetgate-front starter` (`worker::idle_starter`), 0.2 MB instead of 0.7, in a worker's sandbox.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_possible_wrap
+    )
+)]
+#![forbid(unsafe_code)]
 
 mod listeners;
 mod notify;
 
-use crate::config::{Config, ConfigError};
 use fleetgate_base::parent;
+use fleetgate_node_config::{Config, ConfigError};
 use fleetgate_sys::spawn::{Child, Program, Spawn, SpawnError, Stack, Strings, spawn};
 use fleetgate_sys::{Errno, Fd, file, socket};
 use fleetgate_wire::node::starter::FIRST_LISTENER;

@@ -1,13 +1,12 @@
 //! The descriptors of a session: a terminal, three pipes, or for the file server one socket. Two ends each: the helper's
 //! go with the order, ours to the front.
 
-use fleetgate_base::selinux;
 use fleetgate_sys::file::{pipe, write};
 use fleetgate_sys::terminal::{self, set_modes, set_window};
 use fleetgate_sys::{Errno, Fd, socket, stream};
 use fleetgate_wire::node::front::Terminal;
 use fleetgate_wire::order::Role;
-use std::ffi::{CStr, CString};
+use std::ffi::CString;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 
@@ -30,13 +29,14 @@ pub struct Streams {
 }
 
 impl Streams {
-    /// A terminal as the client described it, labelled for a user in SELinux's `context`. What the client describes wrongly
-    /// stays as the kernel has it.
-    pub fn terminal(wanted: &Terminal, context: Option<&CStr>) -> Result<Streams, Errno> {
+    /// A terminal as the client described it; `label` is given its user's side before anybody else has it. What the client
+    /// describes wrongly stays as the kernel has it.
+    pub fn terminal(
+        wanted: &Terminal,
+        label: impl FnOnce(&Fd) -> Result<(), Errno>,
+    ) -> Result<Streams, Errno> {
         let (ours, user, path) = terminal::open()?;
-        if let Some(context) = context {
-            selinux::label_terminal(&user, context)?;
-        }
+        label(&user)?;
         let window = wanted.window();
         set_window(
             &user,

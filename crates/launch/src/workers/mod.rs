@@ -1,9 +1,10 @@
-//! Starting the processes, on a thread of its own: an exec that endpoint security holds up holds up no login. The
-//! image comes from a fallback chain; one that cannot be executed is left for the next strategy.
+//! Starts the node's workers and the resolver, on a thread of its own: an exec that endpoint security holds up holds up no login.
+//! The image comes from a fallback chain; one that cannot be executed is left for the next strategy. What a worker writes to its
+//! standard error is [`log_pipe`]'s. Who needs a worker, and what it is told, is the monitor's.
 
-use crate::monitor::error::MonitorError;
-use crate::monitor::late_chain::LateChain;
-use fleetgate_seal::{Death, FallbackChain, Image, Verdict};
+pub mod log_pipe;
+
+use fleetgate_seal::{Death, FallbackChain, Image, LateChain, Verdict};
 use fleetgate_sys::spawn::{Program, Spawn, Stack, Step, Strings, spawn};
 use fleetgate_sys::{Fd, file};
 use std::ffi::CString;
@@ -20,6 +21,8 @@ pub enum WorkerKind {
     Resolver,
     /// Connections to proxies.
     Tunnel,
+    /// What is recorded of sessions.
+    Recorder,
     /// What watched sessions do.
     Watcher,
     /// Keeps what the watcher holds, and outlives everybody.
@@ -34,6 +37,7 @@ impl WorkerKind {
             WorkerKind::Front => "front",
             WorkerKind::Resolver => "resolver",
             WorkerKind::Tunnel => "tunnel",
+            WorkerKind::Recorder => "recorder",
             WorkerKind::Watcher => "watcher",
             WorkerKind::Guardian => "guardian",
         }
@@ -41,7 +45,7 @@ impl WorkerKind {
 }
 
 /// A started process, or why there is none.
-pub type Started = Result<Process, MonitorError>;
+pub type Started = Result<Process, String>;
 
 /// A process.
 #[derive(Debug)]
@@ -95,6 +99,8 @@ pub struct Images {
     pub resolver: Arc<FallbackChain>,
     /// The tunnel, which a node of no cluster does not have.
     pub tunnel: LateChain,
+    /// The recorder, which a node that records nothing does not have.
+    pub recorder: LateChain,
     /// The resolver's arguments behind `serve`.
     pub resolver_arguments: Vec<CString>,
     /// Where the guardian is born, outside of the service; none: where the monitor is.
@@ -106,10 +112,13 @@ pub struct Images {
 impl Images {
     /// The chain that a process is started from.
     fn of(&mut self, kind: WorkerKind) -> Result<Arc<FallbackChain>, String> {
-        match self.known(kind) {
-            Some(chain) => Ok(chain),
-            // The only one that is opened late.
-            None => self.tunnel.chain(),
+        match kind {
+            WorkerKind::Resolver => Ok(self.resolver.clone()),
+            WorkerKind::Lobby | WorkerKind::Front | WorkerKind::Watcher | WorkerKind::Guardian => {
+                Ok(self.front.clone())
+            }
+            WorkerKind::Tunnel => self.tunnel.chain(),
+            WorkerKind::Recorder => self.recorder.chain(),
         }
     }
 
@@ -121,6 +130,7 @@ impl Images {
                 Some(self.front.clone())
             }
             WorkerKind::Tunnel => self.tunnel.opened(),
+            WorkerKind::Recorder => self.recorder.opened(),
         }
     }
 }
@@ -159,7 +169,7 @@ impl Executor {
 impl WorkerStarter for Executor {
     fn start(&mut self, order: StartOrder) {
         if let Err(mpsc::SendError(Job::Start(order))) = self.jobs.send(Job::Start(order)) {
-            (order.done)(Err("the thread that starts processes is gone".to_owned().into()));
+            (order.done)(Err("the thread that starts processes is gone".to_owned()));
         }
     }
 
@@ -198,12 +208,12 @@ fn execute(images: &mut Images, order: &StartOrder, stack: &mut Stack) -> Starte
             }
             Err(e) if e.step == Step::Exec => match chain.image_failed(&image, Death::Exec(e.errno)) {
                 Verdict::Moved { .. } => continue,
-                _ => return Err(e.to_string().into()),
+                _ => return Err(e.to_string()),
             },
-            Err(e) => return Err(e.to_string().into()),
+            Err(e) => return Err(e.to_string()),
         }
     }
-    Err("no strategy of the fallback chain executes it".to_owned().into())
+    Err("no strategy of the fallback chain executes it".to_owned())
 }
 
 fn arguments(images: &Images, kind: WorkerKind) -> Vec<CString> {

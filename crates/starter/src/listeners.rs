@@ -1,6 +1,6 @@
 //! The listening sockets: systemd's (socket activation, or kept over a restart), else made here. It accepts nothing.
 
-use super::StarterError;
+use crate::StarterError;
 use fleetgate_sys::net::{self, Address};
 use fleetgate_sys::{Errno, Fd};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

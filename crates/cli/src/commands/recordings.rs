@@ -1,0 +1,134 @@
+//! The commands about recordings of sessions, on the node that made them.
+
+use super::JSON;
+use super::machine::CONFIG;
+use crate::flags::{Command, Flag, Operands, Value};
+use crate::recordings;
+
+/// Where recordings are.
+pub(super) const DIRECTORY: Flag = Flag::new(
+    "directory",
+    Value::Path("DIR"),
+    "Where the recordings are, instead of the node's own directory (/var/lib/fleetgate/recordings).",
+);
+const LAST: Flag = Flag::new("last", Value::None, "The one that began last.");
+const FROM: Flag = Flag::new(
+    "from",
+    Value::Lifetime,
+    "Begin so long after the start, as 90s or 10m.",
+);
+const USER: Flag = Flag::new("user", Value::Text("USER"), "Of this user.");
+const LOGIN: Flag = Flag::new("login", Value::Text("LOGIN"), "As this account.");
+const NODE: Flag = Flag::new("node", Value::Text("NODE"), "On this node.");
+const SINCE: Flag = Flag::new("since", Value::Moment, "Begun then or later.");
+const UNTIL: Flag = Flag::new("until", Value::Moment, "Begun before then.");
+
+const fn one() -> Operands {
+    Operands::words("SESSION", Value::Session, 0, 1)
+}
+
+/// These commands.
+pub const TABLE: &[Command] = &[
+    Command::new(
+        &["sessions", "play"],
+        "play the recording of a session",
+        "On a terminal: space pauses, the arrows jump ten seconds and change the speed, as + and - do, g goes to the start, q \
+         ends. What is shown is drawn anew from the screen of the session, so nothing that was recorded acts on your terminal. \
+         Without a terminal the text is printed. Of a session that still runs it plays what is there. SESSION is its id, or \
+         the first 8 digits; `fleetgate sessions ls --recorded` lists them.",
+        recordings::play,
+    )
+    .flags(&[
+        LAST,
+        Flag::new("speed", Value::Text("FACTOR"), "How fast: 2, or 0.5 (default: 1)."),
+        FROM,
+        Flag::new("max-idle", Value::Lifetime, "Cut times in which nothing happens to this, as 2s."),
+        DIRECTORY,
+        CONFIG,
+    ])
+    .operands(one())
+    .examples(&[
+        ("the last one, without long pauses", "fleetgate sessions play --last --max-idle 2s"),
+        ("from a moment", "fleetgate sessions play 7eb5cf00 --from 90s"),
+    ]),
+    Command::new(
+        &["sessions", "export"],
+        "write the recording of a session in another format",
+        "To standard output: as text (the default), as asciicast v2, which asciinema plays, as JSON with all that is in the \
+         recording, or as a picture of the screen. Text, asciicast and picture are made from what the screen showed; the JSON \
+         has the bytes as the session wrote them.",
+        recordings::export,
+    )
+    .flags(&[
+        LAST,
+        Flag::new("text", Value::None, "The text, a line a line."),
+        Flag::new("times", Value::None, "With the time before each line of the text."),
+        Flag::new("asciicast", Value::None, "For asciinema."),
+        Flag::new("json", Value::None, "Every frame: a JSON document a line."),
+        Flag::new("svg", Value::None, "The screen as a picture."),
+        Flag::new("at", Value::Lifetime, "When the picture is taken, after the start (default: at the end)."),
+        DIRECTORY,
+        CONFIG,
+    ])
+    .operands(one())
+    .examples(&[
+        ("for asciinema", "fleetgate sessions export 7eb5cf00 --asciicast > session.cast"),
+        ("what the screen showed after ten minutes", "fleetgate sessions export --last --svg --at 10m > screen.svg"),
+    ]),
+    Command::new(
+        &["sessions", "grep"],
+        "search the recordings of sessions",
+        "For a fixed text, in the lines as they stood on the screen. Each match has its time, user, account and node, and the \
+         command that plays the recording from there. A recording that was searched once has an index beside it, and is passed \
+         over afterwards where it cannot match. The exit code is 1 where nothing matches, and 2 where something could not be \
+         read.",
+        recordings::grep,
+    )
+    .flags(&[
+        Flag::new("ignore-case", Value::None, "Upper and lower case are the same.").letter('i'),
+        Flag::new("extended-regexp", Value::None, "PATTERN is a regular expression.").letter('E'),
+        USER,
+        LOGIN,
+        NODE,
+        SINCE,
+        UNTIL,
+        Flag::new("no-index", Value::None, "Read every recording, and write no index."),
+        DIRECTORY,
+        CONFIG,
+        Flag::new("json", Value::None, "Print each match as a JSON document on a line of its own."),
+    ])
+    .operands(Operands::words("PATTERN", Value::Text("PATTERN"), 1, 1))
+    .examples(&[
+        ("who stopped the database?", "fleetgate sessions grep postgresql --since 7d"),
+        ("a regular expression", "fleetgate sessions grep -E rm.*/srv --user ada"),
+    ]),
+    Command::new(
+        &["sessions", "verify"],
+        "say whether recordings are as the node wrote them",
+        "Each block has a hash over itself and all before it, and the node signs the hash with its host keys: a changed byte, a \
+         block that is missing or moved, an end that was cut off and the signature of another node are found, and named. The \
+         exit code is 1 with any fault.",
+        recordings::verify,
+    )
+    .flags(&[
+        LAST,
+        Flag::new("all", Value::None, "All recordings of the directory."),
+        Flag::new(
+            "key",
+            Value::Path("FILE"),
+            "A file with the node's public keys, instead of the host keys of this machine.",
+        )
+        .repeated(),
+        DIRECTORY,
+        CONFIG,
+        JSON,
+    ])
+    .operands(one())
+    .examples(&[
+        ("all of them", "fleetgate sessions verify --all"),
+        (
+            "those of another node",
+            "fleetgate sessions verify --all --directory copied --key web1.pub",
+        ),
+    ]),
+];

@@ -1,0 +1,328 @@
+//! `fleetgate sessions ls --recorded`, `play`, `export`, `grep` and `verify`: recordings of sessions, read from a directory.
+//! What they hold and how it is read is the crate `playback`'s; here is what is asked, and how the answer is printed.
+
+mod play;
+#[cfg(test)]
+mod tests;
+mod verify;
+
+pub use play::play;
+pub use verify::verify;
+
+use crate::flags::{Arguments, Outcome, session_id};
+use crate::output::{self, json_line};
+use fleetgate_base::exit;
+use fleetgate_node::config::Config;
+use fleetgate_playback::about::Begin;
+use fleetgate_playback::clock::{SECOND, short};
+use fleetgate_playback::export::{asciicast, json as json_lines, svg, text};
+use fleetgate_playback::list::{self, Filter, Listing};
+use fleetgate_playback::pattern::Pattern;
+use fleetgate_playback::play::{screen, show};
+use fleetgate_playback::search::{Event, Options, search};
+use fleetgate_playback::store::{self, Entry};
+use fleetgate_policy::text::{printable, printable_lines};
+use serde_json::{Value, json};
+use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// How much of an id a table has; enough to name a session.
+const ID_SHOWN: usize = 16;
+/// How often a progress line is written.
+const OFTEN: Duration = Duration::from_millis(200);
+
+/// Whether `sessions ls` is asked for recordings, and not for who is in.
+pub fn is_asked_for(given: &Arguments) -> bool {
+    ["recorded", "running", "directory"]
+        .iter()
+        .any(|flag| given.has(flag))
+}
+
+/// Lists recordings.
+pub fn list(given: &Arguments) -> Outcome {
+    let mut found = list::list(&directory(given)?, &filter(given))?;
+    for trouble in &found.unreadable {
+        complain(&trouble.to_string());
+    }
+    if let Some(limit) = given.number("limit") {
+        let surplus = found.recordings.len().saturating_sub(limit as usize);
+        found.recordings.drain(..surplus);
+    }
+    let recordings = &found.recordings;
+    output::either(
+        given.has("json"),
+        || json!({ "recordings": recordings.iter().map(document).collect::<Vec<_>>() }),
+        || match recordings.is_empty() {
+            true => "no recordings\n".to_owned(),
+            false => output::cut(&table(recordings), output::columns()),
+        },
+    )
+}
+
+fn table(recordings: &[Listing]) -> String {
+    let row = |listing: &Listing| {
+        let begin = &listing.begin;
+        vec![
+            listing.entry.id.chars().take(ID_SHOWN).collect(),
+            begin.user.clone(),
+            begin.login.clone(),
+            begin.node.clone(),
+            begin.client.clone(),
+            output::moment(&begin.started),
+            listing
+                .end
+                .as_ref()
+                .map_or_else(String::new, |(_, at)| short(*at)),
+            listing.state(),
+            begin.what().to_owned(),
+        ]
+    };
+    let rows: Vec<_> = recordings.iter().map(row).collect();
+    let headings = [
+        "session", "user", "login", "node", "from", "since", "length", "ended", "what",
+    ];
+    output::table(&headings, &rows)
+}
+
+fn document(listing: &Listing) -> Value {
+    let begin = &listing.begin;
+    let mut document = json!({
+        "session": listing.entry.id, "user": begin.user, "login": begin.login, "node": begin.node,
+        "client": begin.client, "since": begin.started, "kind": begin.kind, "command": begin.command,
+        "recording": begin.recording, "roles": begin.roles, "bytes": listing.length,
+        "running": listing.entry.runs, "file": listing.entry.path.display().to_string(),
+    });
+    if let Some((end, at)) = &listing.end {
+        document["ended"] = end.ended.as_str().into();
+        document["seconds"] = (*at / SECOND).into();
+        document["recovered"] = end.recovered.into();
+        if let Some(status) = end.status {
+            document["status"] = status.into();
+        }
+        if !end.signal.is_empty() {
+            document["signal"] = end.signal.as_str().into();
+        }
+    }
+    document
+}
+
+/// Writes a recording in another format.
+pub fn export(given: &Arguments) -> Outcome {
+    let formats = ["text", "asciicast", "json", "svg"];
+    let wanted: Vec<&str> = formats.into_iter().filter(|f| given.has(f)).collect();
+    let format = match wanted[..] {
+        [] => "text",
+        [one] => one,
+        [one, other, ..] => {
+            return Err(given
+                .wrong(format!("`--{one}` and `--{other}` together: give one format"))
+                .into());
+        }
+    };
+    for (flag, of) in [("at", "svg"), ("times", "text")] {
+        if given.has(flag) && format != of {
+            return Err(given.wrong(format!("`--{flag}` goes with `--{of}`")).into());
+        }
+    }
+    let entry = entry(given)?;
+    let mut source = entry.open()?;
+    let mut out = BufWriter::new(io::stdout().lock());
+    let written = match format {
+        "asciicast" => asciicast(&mut source, &mut out),
+        "json" => json_lines(&mut source, &mut out),
+        "svg" => (|| {
+            let until = given.seconds("at").map(|s| u64::from(s) * SECOND);
+            let mut picture = screen(&Begin::default());
+            while let Some(frame) = source.next_frame()? {
+                if until.is_some_and(|until| frame.at > until) {
+                    break;
+                }
+                match frame.kind.name() {
+                    "begin" => picture = screen(&Begin::read(frame.bytes)),
+                    _ => show(&mut picture, &frame),
+                }
+            }
+            svg(&picture, &mut out)
+        })(),
+        _ => text(&mut source, given.has("times"), &mut out),
+    };
+    written_out(written.and_then(|()| out.flush()))?;
+    match source.fault() {
+        Some(fault) => {
+            complain(&format!(
+                "{}: {fault}: exported up to there",
+                entry.path.display()
+            ));
+            Ok(exit::REFUSED)
+        }
+        None => Ok(0),
+    }
+}
+
+/// Searches.
+pub fn grep(given: &Arguments) -> Outcome {
+    let pattern = given.word().unwrap_or_default();
+    let pattern = Pattern::new(pattern, given.has("ignore-case"), given.has("extended-regexp"))
+        .map_err(|why| given.wrong(format!("PATTERN: {}", printable(&why))))?;
+    let filters = ["user", "login", "node", "since", "until"];
+    let directory = directory(given)?;
+    let entries: Vec<Entry> = match filters.iter().any(|flag| given.has(flag)) {
+        true => {
+            let found = list::list(&directory, &filter(given))?;
+            found
+                .recordings
+                .into_iter()
+                .map(|listing| listing.entry)
+                .collect()
+        }
+        false => store::entries(&directory)?,
+    };
+    let options = Options {
+        uses_index: !given.has("no-index"),
+    };
+    let mut progress = Progress::new();
+    let mut failed = None;
+    let mut has_trouble = false;
+    let found = search(&entries, &pattern, options, &mut |event| {
+        let written = match event {
+            Event::Done(done) => {
+                progress.show(|| {
+                    format!(
+                        "{} of {} recordings, {} matches",
+                        done.done, done.of, done.matches
+                    )
+                });
+                Ok(())
+            }
+            Event::Trouble(entry, why) => {
+                progress.clear();
+                has_trouble = true;
+                complain(&format!("{}: {why}", entry.path.display()));
+                Ok(())
+            }
+            Event::Match(entry, begin, found) => {
+                progress.clear();
+                let text = match given.has("json") {
+                    true => json_line(&match_document(entry, begin, found.at, &found.line)),
+                    false => match_text(entry, begin, found.at, &found.line, given),
+                };
+                io::stdout().lock().write_all(text.as_bytes())
+            }
+        };
+        failed = written.err();
+        failed.is_none()
+    });
+    progress.clear();
+    written_out(failed.map_or(Ok(()), Err))?;
+    Ok(match (has_trouble, found.matches) {
+        (true, _) => exit::USAGE,
+        (false, 0) => exit::REFUSED,
+        (false, _) => 0,
+    })
+}
+
+fn match_document(entry: &Entry, begin: &Begin, at: u64, line: &str) -> Value {
+    json!({
+        "session": entry.id, "time": begin.moment(at), "user": begin.user, "login": begin.login, "node": begin.node,
+        "seconds": at / SECOND, "line": line,
+    })
+}
+
+fn match_text(entry: &Entry, begin: &Begin, at: u64, line: &str, given: &Arguments) -> String {
+    let who = [begin.user.as_str(), &begin.login, &begin.node];
+    let who: Vec<&str> = who.into_iter().filter(|word| !word.is_empty()).collect();
+    let mut jump = format!("fleetgate sessions play {} --from {}s", &entry.id, at / SECOND);
+    for flag in ["directory", "config"] {
+        if let Some(value) = given.value(flag) {
+            jump += &format!(" --{flag} {}", quoted(value));
+        }
+    }
+    let head = format!("{}  {}  {jump}", output::moment(&begin.moment(at)), who.join(" "));
+    format!("{}\n    {}\n", printable(&head), printable_lines(line))
+}
+
+/// A word as a shell reads it.
+fn quoted(word: &str) -> String {
+    let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"/._-+=:,@".contains(&b);
+    match word.bytes().all(is_plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
+}
+
+/// The directory of recordings.
+fn directory(given: &Arguments) -> Result<PathBuf, Box<dyn std::error::Error>> {
+    if let Some(directory) = given.value("directory") {
+        return Ok(directory.into());
+    }
+    Ok(Config::load(&crate::node::configuration(given))?
+        .recording
+        .directory)
+}
+
+fn filter(given: &Arguments) -> Filter {
+    let text = |flag| given.value(flag).unwrap_or_default().to_owned();
+    Filter {
+        user: text("user"),
+        login: text("login"),
+        node: text("node"),
+        since: given.moment("since"),
+        until: given.moment("until"),
+        running: given.has("running"),
+    }
+}
+
+/// The recording that is meant.
+fn entry(given: &Arguments) -> Result<Entry, Box<dyn std::error::Error>> {
+    match (given.word(), given.has("last")) {
+        (Some(_), true) => Err(given
+            .wrong("SESSION and `--last` together: give one of them")
+            .into()),
+        (None, false) => Err(given.wrong("SESSION is missing: give an id, or `--last`").into()),
+        (Some(word), false) => Ok(store::find(&directory(given)?, &session_id(word)?)?),
+        (None, true) => Ok(list::last(&directory(given)?)?.entry),
+    }
+}
+
+/// A reader that has gone away is no error.
+fn written_out(result: io::Result<()>) -> Result<(), String> {
+    match result {
+        Err(e) if e.kind() != ErrorKind::BrokenPipe => Err(format!("standard output: {e}")),
+        _ => Ok(()),
+    }
+}
+
+fn complain(what: &str) {
+    eprintln!("fleetgate: {}", printable(what));
+}
+
+/// A line on standard error that says how far it is, where that is a terminal.
+struct Progress {
+    is_terminal: bool,
+    last: Instant,
+    is_shown: bool,
+}
+
+impl Progress {
+    fn new() -> Progress {
+        Progress {
+            is_terminal: io::stderr().is_terminal(),
+            last: Instant::now(),
+            is_shown: false,
+        }
+    }
+
+    fn show(&mut self, line: impl FnOnce() -> String) {
+        if self.is_terminal && self.last.elapsed() > OFTEN {
+            eprint!("\r{}\x1b[K", line());
+            (self.last, self.is_shown) = (Instant::now(), true);
+        }
+    }
+
+    fn clear(&mut self) {
+        if std::mem::take(&mut self.is_shown) {
+            eprint!("\r\x1b[K");
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Playing in a time that the test says.
+
+use super::*;
+use crate::play::{Key, Next, Options, Player, keys, status};
+use std::io;
+use std::time::Duration;
+
+const SECOND: u64 = 1_000_000;
+
+fn recording() -> Recording {
+    let mut r = Recording::new();
+    for n in 1..=10_u64 {
+        r.output(n * SECOND, &format!("{n} "));
+    }
+    r.output(100 * SECOND, "late").end(101 * SECOND);
+    r
+}
+
+fn player<'a>(
+    recording: &'a Recording,
+    options: Options,
+) -> Player<&'a [u8], impl FnMut() -> io::Result<Source<&'a [u8]>>> {
+    Player::new(|| Ok(recording.source()), options).expect("memory")
+}
+
+fn seconds(seconds: f64) -> Duration {
+    Duration::from_secs_f64(seconds)
+}
+
+#[test]
+fn frames_come_at_their_time() {
+    let r = recording();
+    let mut p = player(&r, Options::default());
+    assert_eq!(p.screen().size(), (20, 5));
+    assert_eq!(p.begin().login, "root");
+    assert_eq!(p.advance(seconds(0.0)).unwrap(), Next::Wait(seconds(1.0)));
+    assert_eq!(p.advance(seconds(0.4)).unwrap(), Next::Wait(seconds(0.6)));
+    assert_eq!(p.advance(seconds(2.5)).unwrap(), Next::Wait(seconds(0.5)));
+    assert_eq!(p.screen().row_text(0), "1 2");
+    p.key(Key::Pause, seconds(2.5)).unwrap();
+    assert_eq!(p.advance(seconds(50.0)).unwrap(), Next::Key);
+    p.key(Key::Pause, seconds(60.0)).unwrap();
+    assert_eq!(p.advance(seconds(60.0)).unwrap(), Next::Wait(seconds(0.5)));
+    for _ in 0..2 {
+        p.key(Key::Faster, seconds(60.0)).unwrap();
+    }
+    assert_eq!(p.speed(), 200);
+    assert_eq!(p.advance(seconds(60.0)).unwrap(), Next::Wait(seconds(0.25)));
+    assert!(status(&p, 80).starts_with(" 0:02  2.00x"), "{}", status(&p, 80));
+    p.key(Key::On, seconds(60.0)).unwrap();
+    assert_eq!(p.advance(seconds(60.0)).unwrap(), Next::Wait(seconds(43.75)));
+    assert_eq!(p.screen().row_text(0), "1 2 3 4 5 6 7 8 9 10");
+    p.key(Key::Back, seconds(60.0)).unwrap();
+    p.advance(seconds(60.0)).unwrap();
+    assert_eq!(p.screen().row_text(0), "1 2");
+    p.key(Key::Quit, seconds(60.0)).unwrap();
+    assert_eq!(p.advance(seconds(60.0)).unwrap(), Next::Quit);
+}
+
+#[test]
+fn idle_time_is_cut_and_the_end_is_told() {
+    let r = recording();
+    let options = Options {
+        from: 9_500_000,
+        max_idle: Some(2 * SECOND),
+        ..Options::default()
+    };
+    let mut p = player(&r, options);
+    assert_eq!(p.advance(seconds(0.0)).unwrap(), Next::Wait(seconds(0.5)));
+    assert_eq!(p.screen().row_text(0), "1 2 3 4 5 6 7 8 9");
+    assert_eq!(p.advance(seconds(0.5)).unwrap(), Next::Wait(seconds(2.0)));
+    assert_eq!(p.advance(seconds(2.6)).unwrap(), Next::Wait(seconds(0.9)));
+    assert_eq!(p.advance(seconds(9.0)).unwrap(), Next::Key);
+    assert!(p.is_over() && p.position() == 101 * SECOND);
+    assert!(status(&p, 80).contains("exit 3"));
+    p.key(Key::Start, seconds(9.0)).unwrap();
+    assert_eq!(p.advance(seconds(9.0)).unwrap(), Next::Wait(seconds(1.0)));
+    assert!(!p.is_over() && p.screen().row_text(0).is_empty());
+}
+
+#[test]
+fn a_damaged_recording_plays_to_its_fault() {
+    let mut r = Recording::new();
+    r.output(SECOND, "good")
+        .close()
+        .output(2 * SECOND, "bad")
+        .end(3 * SECOND);
+    let at = r.starts[1] + 74;
+    r.file[at] ^= 1;
+    let mut p = player(&r, Options::default());
+    assert_eq!(p.advance(seconds(99.0)).unwrap(), Next::Key);
+    assert_eq!(p.screen().row_text(0), "good");
+    assert!(p.fault().unwrap().contains("(block 1, at byte"));
+    assert!(status(&p, 200).contains("fault: "));
+}
+
+#[test]
+fn times_of_a_hostile_file_wait_no_centuries() {
+    let mut r = Recording::new();
+    r.output(u64::MAX, "x").end(u64::MAX);
+    let mut p = player(&r, Options::default());
+    let Next::Wait(wait) = p.advance(seconds(0.0)).unwrap() else {
+        panic!("it is not due");
+    };
+    assert!(wait <= Duration::from_secs(86_400));
+    p.key(Key::On, seconds(1.0)).unwrap();
+    p.advance(seconds(1.0)).unwrap();
+    assert!(!status(&p, 80).is_empty());
+}
+
+#[test]
+fn keys_are_read_from_a_terminals_bytes() {
+    assert_eq!(
+        keys(b" \x1b[C\x1bOD+-\x1b[A\x1b[Bgqz\x1b[5~\x03"),
+        [
+            Key::Pause,
+            Key::On,
+            Key::Back,
+            Key::Faster,
+            Key::Slower,
+            Key::Faster,
+            Key::Slower,
+            Key::Start,
+            Key::Quit,
+            Key::Quit
+        ]
+    );
+    assert_eq!(keys(b"\x1b\xff"), []);
+}

@@ -1,0 +1,286 @@
+//! The directory of a machine's recordings, as the monitor has it: `DAY/SESSION.rec`, and `SESSION.tail` beside one that is
+//! not finished. Making files, mending what a crash left, and removing what is old. The recorder itself uses nothing of this.
+//!
+//! A recording that is being made is locked (flock) by whoever makes it, so that a second monitor leaves it alone.
+
+use fleetgate_record::block::{FILE_HEAD, file_head};
+use fleetgate_record::recover::{self, Remains};
+use fleetgate_record::signature::{self, Statement};
+use fleetgate_record::writer::{Position, Writer};
+use fleetgate_sys::file::flags::{O_APPEND, O_CREAT, O_EXCL, O_NOFOLLOW, O_RDWR};
+use fleetgate_sys::{Errno, Fd, clock, file, lock};
+use fleetgate_wire::common::SessionId;
+use std::ffi::CString;
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// The ending of a recording's name.
+pub const RECORDING: &str = "rec";
+/// The ending of a tail's.
+pub const TAIL: &str = "tail";
+/// The ending of a search index's, which whoever searches makes.
+pub const INDEX: &str = "index";
+/// The longest tail: the most frames of a block, in entries of a frame each.
+const MAX_TAIL: u64 = 4 << 20;
+/// Nobody but root reads what sessions showed.
+const DIRECTORY_MODE: u32 = 0o700;
+const FILE_MODE: u32 = 0o600;
+
+/// What a recording is written to.
+#[derive(Debug)]
+pub struct Made {
+    /// Its blocks; every write appends.
+    pub blocks: Fd,
+    /// Its tail.
+    pub tail: Fd,
+    /// The path of the blocks.
+    pub path: PathBuf,
+}
+
+/// Signs a statement about a chain.
+pub type Sign<'a> = &'a dyn Fn(&Statement) -> Option<Vec<u8>>;
+
+/// A session's name in files.
+pub fn name(session: &SessionId) -> String {
+    format!("{:032x}", u128::from_be_bytes(*session))
+}
+
+/// Makes the files of a session that begins now.
+pub fn make(root: &Path, session: &SessionId) -> Result<Made, String> {
+    let now = clock::rfc3339(clock::wall(), 0);
+    let day = root.join(&now[..10]);
+    let path = day.join(name(session)).with_extension(RECORDING);
+    let named = |path: &Path, e: Errno| format!("{}: {e}", path.display());
+    let tail_path = path.with_extension(TAIL);
+    let open = |path: &Path, more| {
+        let name = CString::new(path.as_os_str().as_bytes()).map_err(|_| Errno::EINVAL)?;
+        let flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | more;
+        file::openat(file::CWD, &name, flags, FILE_MODE)
+    };
+    // Mostly the day's directory is there.
+    let tail = match open(&tail_path, 0) {
+        Err(Errno::ENOENT) => {
+            DirBuilder::new()
+                .recursive(true)
+                .mode(DIRECTORY_MODE)
+                .create(&day)
+                .map_err(|e| format!("{}: {e}", day.display()))?;
+            open(&tail_path, 0)
+        }
+        other => other,
+    };
+    let tail = tail.map_err(|e| named(&tail_path, e))?;
+    let made = (|| {
+        let blocks = open(&path, O_APPEND)?;
+        lock::try_hold(&blocks)?;
+        file::write_all(blocks.raw(), &file_head(session))?;
+        Ok(blocks)
+    })();
+    match made {
+        Ok(blocks) => Ok(Made { blocks, tail, path }),
+        Err(e) => {
+            discard(&path);
+            Err(named(&path, e))
+        }
+    }
+}
+
+/// Removes the files of a session that did not begin.
+pub fn discard(path: &Path) {
+    for ending in [RECORDING, TAIL] {
+        let _ = fs::remove_file(path.with_extension(ending));
+    }
+}
+
+/// A recording is whole: its tail goes.
+pub fn finish(path: &Path) {
+    let _ = fs::remove_file(path.with_extension(TAIL));
+}
+
+/// Goes on with a recording whose recorder was lost. What lies behind the last whole block is cut off, and the tail becomes a
+/// block. Where the file ends then; nothing if the end is in it already.
+pub fn mend(made: &Made, known: &Position) -> io::Result<Option<Position>> {
+    let mut readable = File::from(OwnedFd::from(made.blocks.duplicate(3)?));
+    readable.seek(SeekFrom::Start(known.length))?;
+    let remains = recover::look_from(&mut readable, *known)?;
+    if remains.ended {
+        return Ok(None);
+    }
+    let mut writer = cut_and_resume(&made.blocks, &remains, &read_tail(&made.tail)?)?;
+    if let Some(block) = writer.close(None) {
+        file::write_all(made.blocks.raw(), &block)?;
+    }
+    Ok(Some(*writer.position()))
+}
+
+fn read_tail(tail: &Fd) -> io::Result<Vec<u8>> {
+    let mut frames = Vec::new();
+    let mut file = File::from(OwnedFd::from(tail.duplicate(3)?));
+    file.seek(SeekFrom::Start(0))?;
+    file.take(MAX_TAIL).read_to_end(&mut frames)?;
+    Ok(frames)
+}
+
+fn cut_and_resume(blocks: &Fd, remains: &Remains, tail: &[u8]) -> io::Result<Writer> {
+    file::truncate(blocks, remains.position.length)?;
+    Ok(remains.resume(tail))
+}
+
+/// What was found of one that nobody finished.
+#[derive(Debug)]
+pub struct Finished {
+    /// The session.
+    pub session: SessionId,
+    /// How it is now.
+    pub position: Position,
+}
+
+/// Finishes the recordings that a monitor left which was killed: what is in their tails becomes a block, they get an end, and a
+/// signature. Those that another monitor still makes are left alone. What cannot be finished is told and stays as it is.
+pub fn finish_all(root: &Path, sign: Sign<'_>, tell: &mut dyn FnMut(Result<Finished, String>)) {
+    for day in children(root) {
+        for path in children(&day) {
+            if path.extension().is_none_or(|ending| ending != TAIL) {
+                continue;
+            }
+            let path = path.with_extension(RECORDING);
+            match finish_left(&path, sign) {
+                Ok(Some(finished)) => tell(Ok(finished)),
+                Ok(None) => {}
+                Err(e) => tell(Err(format!("{}: {e}", path.display()))),
+            }
+        }
+    }
+}
+
+/// Nothing: somebody else makes it.
+fn finish_left(path: &Path, sign: Sign<'_>) -> io::Result<Option<Finished>> {
+    let name = CString::new(path.as_os_str().as_bytes())?;
+    let blocks = match file::openat(file::CWD, &name, O_RDWR | O_APPEND | O_NOFOLLOW, 0) {
+        Ok(blocks) => blocks,
+        Err(Errno::ENOENT) => {
+            finish(path);
+            return Ok(None);
+        }
+        Err(e) => return Err(e.into()),
+    };
+    match lock::try_hold(&blocks) {
+        Ok(()) => {}
+        Err(Errno::EAGAIN) => return Ok(None),
+        Err(e) => return Err(e.into()),
+    }
+    let mut readable = File::from(OwnedFd::from(blocks.duplicate(3)?));
+    let Some(remains) = recover::look(&mut readable)? else {
+        // Killed before its beginning was written: there is nothing in it.
+        if readable.metadata()?.len() < FILE_HEAD as u64 {
+            discard(path);
+            return Ok(None);
+        }
+        return Err(io::Error::other("it is no recording"));
+    };
+    let tail = CString::new(path.with_extension(TAIL).as_os_str().as_bytes())?;
+    let frames = match file::openat(file::CWD, &tail, O_RDWR | O_NOFOLLOW, 0) {
+        Ok(tail) => read_tail(&tail)?,
+        Err(Errno::ENOENT) => Vec::new(),
+        Err(e) => return Err(e.into()),
+    };
+    let mut writer = cut_and_resume(&blocks, &remains, &frames)?;
+    if !remains.ended {
+        let ended = clock::rfc3339(clock::wall(), 0);
+        let json = format!(r#"{{"recovered":true,"found":"{ended}"}}"#);
+        let at = writer.position().last;
+        file::write_all(blocks.raw(), &writer.end(None, at, json.as_bytes()))?;
+    }
+    if !remains.ended || remains.signed < remains.position.blocks {
+        let statement = statement(&remains.session, writer.position());
+        if let Some(signature) = sign(&statement) {
+            let block = writer.sign(&signature::encode(&statement, &signature));
+            file::write_all(blocks.raw(), &block)?;
+        }
+    }
+    file::sync_data(&blocks)?;
+    finish(path);
+    Ok(Some(Finished {
+        session: remains.session,
+        position: *writer.position(),
+    }))
+}
+
+/// What is to be signed about a chain.
+pub fn statement(session: &SessionId, at: &Position) -> Statement {
+    Statement {
+        session: *session,
+        blocks: at.blocks,
+        chain: at.chain,
+        signed: clock::rfc3339(clock::wall(), 0),
+    }
+}
+
+/// What was removed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Removed {
+    /// How many recordings.
+    pub count: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// So many bytes of recordings are left.
+    pub left: u64,
+}
+
+/// Removes ended recordings that ended more than `keep_days` days ago (0: none), and the oldest ended ones until the rest
+/// has at most `max_size` bytes (0: any).
+pub fn keep_within(root: &Path, keep_days: u32, max_size: u64) -> Removed {
+    let now = clock::wall().sec;
+    let mut removed = Removed::default();
+    let mut ended: Vec<(i64, u64, PathBuf)> = Vec::new();
+    for day in children(root) {
+        for path in children(&day) {
+            let Ok(facts) = fs::symlink_metadata(&path) else {
+                continue;
+            };
+            removed.left += facts.size();
+            let is_ended = path.extension().is_some_and(|ending| ending == RECORDING)
+                && !path.with_extension(TAIL).exists();
+            if is_ended {
+                ended.push((facts.mtime(), facts.size(), path));
+            }
+        }
+    }
+    ended.sort();
+    let oldest_kept = now - i64::from(keep_days) * 86_400;
+    for (at, size, path) in ended {
+        let is_old = keep_days > 0 && at < oldest_kept;
+        let is_too_much = max_size > 0 && removed.left > max_size;
+        if !is_old && !is_too_much {
+            break;
+        }
+        if fs::remove_file(&path).is_err() {
+            continue;
+        }
+        let index = path.with_extension(INDEX);
+        let index_size = fs::symlink_metadata(&index).map_or(0, |facts| facts.size());
+        let _ = fs::remove_file(&index);
+        removed.count += 1;
+        removed.bytes += size + index_size;
+        removed.left = removed.left.saturating_sub(size + index_size);
+    }
+    // Days that have nothing left; others are not empty, which the kernel says.
+    for day in children(root) {
+        let _ = fs::remove_dir(day);
+    }
+    removed
+}
+
+fn children(directory: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(directory) else {
+        return Vec::new();
+    };
+    entries.flatten().map(|entry| entry.path()).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,303 @@
+//! The recorder's loop: pipes of sessions, the monitor's words, and what the disk has.
+
+use crate::disk::{Disk, Done, Files};
+use crate::recording::{Heard, ROOM, Recording};
+use fleetgate_record::compress::Compressor;
+use fleetgate_record::frame::{Kind, MAX_BYTES};
+use fleetgate_record::pipe::HEAD;
+use fleetgate_record::writer::{self, Writer};
+use fleetgate_sys::epoll::{self, Epoll, Event};
+use fleetgate_sys::poll::READ;
+use fleetgate_sys::{Fd, clock};
+use fleetgate_wire::common::SessionId;
+use fleetgate_wire::node::recorder::{FromRecorder, Position, ToRecorder};
+use fleetgate_worker::rest::Rest;
+use fleetgate_worker::start::{Control, Log, Start, WorkerEnd, c_text};
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::time::Duration;
+
+/// So many events of its own loop are taken at once.
+const EVENTS: usize = 64;
+/// So long at most a frame is in this process alone.
+const SAVE: Duration = Duration::from_secs(1);
+const CONTROL: u64 = 0;
+const BELL: u64 = 1;
+/// Pipes come behind these.
+const FIRST: u64 = 16;
+
+struct Recorder {
+    control: Control,
+    epoll: Epoll,
+    log: Log,
+    rest: Rest,
+    disk: Disk,
+    compressor: Compressor,
+    room: Vec<u8>,
+    recordings: BTreeMap<SessionId, Entry>,
+    sessions: BTreeMap<u64, SessionId>,
+    next: u64,
+    /// When tails are brought up to date; none: they are.
+    save_due: Option<Duration>,
+    /// Events that were taken and not told of.
+    taken: u32,
+}
+
+struct Entry {
+    key: u64,
+    recording: Recording,
+    /// Its tail is behind.
+    unsaved: bool,
+}
+
+/// Serves until the monitor ends it.
+pub(crate) fn run(start: &Start) -> WorkerEnd {
+    let made = (|| {
+        let epoll = Epoll::new().map_err(WorkerEnd::at("making an epoll"))?;
+        let bell = epoll::bell().map_err(WorkerEnd::at("making an eventfd"))?;
+        let rest = Rest::now();
+        start.confine(&[])?;
+        let disk = Disk::start(bell).map_err(WorkerEnd::at("starting a thread"))?;
+        let compressor = Compressor::new()
+            .ok_or_else(|| WorkerEnd::Because("there is no memory to compress in".to_owned()))?;
+        Ok(Recorder {
+            control: Control::inherited(),
+            epoll,
+            log: start.log,
+            rest,
+            disk,
+            compressor,
+            room: vec![0; ROOM + MAX_BYTES + HEAD],
+            recordings: BTreeMap::new(),
+            sessions: BTreeMap::new(),
+            next: FIRST,
+            save_due: None,
+            taken: 0,
+        })
+    })();
+    match made {
+        Ok(mut recorder) => {
+            let Err(ended) = recorder.run();
+            ended
+        }
+        Err(ended) => ended,
+    }
+}
+
+fn now() -> Duration {
+    Duration::from_nanos(clock::monotonic().as_nanos().cast_unsigned())
+}
+
+impl Recorder {
+    fn run(&mut self) -> Result<Infallible, WorkerEnd> {
+        self.control.watch(&self.epoll, CONTROL)?;
+        self.epoll
+            .add(self.disk.bell(), READ, BELL)
+            .map_err(WorkerEnd::at("watching the bell"))?;
+        self.control.say(&FromRecorder::Ready)?;
+        let mut events = [Event::EMPTY; EVENTS];
+        loop {
+            let wait = self.save_due.map(|due| {
+                let left = due.saturating_sub(now()).as_micros().div_ceil(1000);
+                u32::try_from(left).unwrap_or(u32::MAX)
+            });
+            self.control.will_wait(&self.epoll)?;
+            let count = self
+                .epoll
+                .wait(&mut events, self.rest.wait(wait))
+                .map_err(WorkerEnd::at("waiting"))?;
+            self.rest.woke(count);
+            for event in &events[..count] {
+                match event.key() {
+                    CONTROL => self.hear()?,
+                    BELL => self.report()?,
+                    key => self.read(key)?,
+                }
+            }
+            self.save_if_due();
+            if self.taken > 0 && !self.control.is_congested() {
+                let events = std::mem::take(&mut self.taken);
+                self.control.say(&FromRecorder::More { events })?;
+            }
+        }
+    }
+
+    fn hear(&mut self) -> Result<(), WorkerEnd> {
+        self.control.flush()?;
+        while let Some((message, fds)) = self.control.receive::<ToRecorder>()? {
+            match message {
+                ToRecorder::Begin { session, json } => {
+                    let writer = Writer::at(writer::Position::start(&session));
+                    self.begin(session, fds, writer, (Kind::Begin, 0, &json))?;
+                }
+                ToRecorder::Resume {
+                    session,
+                    at,
+                    gap_at,
+                    json,
+                } => {
+                    let writer = Writer::at(position(&at));
+                    self.begin(session, fds, writer, (Kind::Gap, gap_at, &json))?;
+                }
+                ToRecorder::Event { session, at, json } => {
+                    self.taken += 1;
+                    self.note(session, (Kind::Event, at, &json));
+                }
+                ToRecorder::Signature {
+                    session,
+                    blocks,
+                    bytes,
+                } => {
+                    if let Some(entry) = self.recordings.get_mut(&session)
+                        && !entry.recording.sign(blocks, &bytes, &self.disk)
+                    {
+                        self.control.say(&FromRecorder::TooLate { session })?;
+                    }
+                }
+                ToRecorder::End { session, at, json } => {
+                    if let Some(entry) = self.recordings.get_mut(&session) {
+                        entry.recording.end(at, json, &mut self.compressor, &self.disk);
+                    }
+                }
+                ToRecorder::Done { session } => self.forget(session),
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a recording over; the pipe is missing where nothing but events comes.
+    fn begin(
+        &mut self,
+        session: SessionId,
+        fds: Vec<Fd>,
+        writer: Writer,
+        first: (Kind, u64, &[u8]),
+    ) -> Result<(), WorkerEnd> {
+        let mut fds = fds.into_iter();
+        let (Some(blocks), Some(tail), pipe) = (fds.next(), fds.next(), fds.next()) else {
+            return Err(WorkerEnd::Because(
+                "a message of the monitor came without its files".to_owned(),
+            ));
+        };
+        let key = self.next;
+        self.next += 1;
+        if let Some(pipe) = &pipe
+            && let Err(e) = self.epoll.add(pipe, READ, key)
+        {
+            return self.failed(session, &format!("its pipe cannot be watched: {e}"));
+        }
+        let recording = Recording::new(session, Files { blocks, tail }, pipe, writer);
+        self.sessions.insert(key, session);
+        self.recordings.insert(
+            session,
+            Entry {
+                key,
+                recording,
+                unsaved: false,
+            },
+        );
+        self.note(session, first);
+        // That it was begun is on the disk before anything of it can be lost.
+        if let Some(entry) = self.recordings.get_mut(&session) {
+            entry.recording.save(&self.disk);
+            entry.unsaved = false;
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, session: SessionId, (kind, at, json): (Kind, u64, &[u8])) {
+        if let Some(entry) = self.recordings.get_mut(&session) {
+            entry
+                .recording
+                .note(kind, at, json, &mut self.compressor, &self.disk);
+            entry.unsaved = true;
+            self.save_due.get_or_insert_with(|| now() + SAVE);
+        }
+    }
+
+    /// A pipe has something.
+    fn read(&mut self, key: u64) -> Result<(), WorkerEnd> {
+        let Some(session) = self.sessions.get(&key).copied() else {
+            return Ok(());
+        };
+        let Some(entry) = self.recordings.get_mut(&session) else {
+            return Ok(());
+        };
+        let heard = entry
+            .recording
+            .hear(&mut self.room, &mut self.compressor, &self.disk);
+        entry.unsaved = true;
+        self.save_due.get_or_insert_with(|| now() + SAVE);
+        match heard {
+            // A descriptor that is closed is watched no more.
+            Ok(Heard::More | Heard::Closed) => Ok(()),
+            Ok(Heard::Garbage) => self.failed(session, "its front sent what is no frame"),
+            Err(e) => self.failed(session, &format!("its pipe: {e}")),
+        }
+    }
+
+    /// What the disk has goes to the monitor.
+    fn report(&mut self) -> Result<(), WorkerEnd> {
+        epoll::quiet(self.disk.bell());
+        for (session, done) in self.disk.done() {
+            match done {
+                Done::Written { at, ended } => {
+                    let at = Position {
+                        blocks: at.blocks,
+                        chain: at.chain,
+                        anchor: at.anchor,
+                        length: at.length,
+                        last: at.last,
+                    };
+                    self.control.say(&FromRecorder::Closed { session, at, ended })?;
+                }
+                Done::Failed(e) => self.failed(session, &format!("writing: {e}"))?,
+            }
+        }
+        Ok(())
+    }
+
+    fn save_if_due(&mut self) {
+        if self.save_due.is_none_or(|due| due > now()) {
+            return;
+        }
+        self.save_due = None;
+        for entry in self.recordings.values_mut().filter(|entry| entry.unsaved) {
+            entry.recording.save(&self.disk);
+            entry.unsaved = false;
+        }
+    }
+
+    /// A recording cannot go on: its pipe is closed, which its front notices, and the monitor decides.
+    fn failed(&mut self, session: SessionId, why: &str) -> Result<(), WorkerEnd> {
+        self.log.warn(&format_args!("a recording ends early: {why}"));
+        if let Some(entry) = self.recordings.get_mut(&session) {
+            entry.recording.save(&self.disk);
+        }
+        self.forget(session);
+        self.control.say(&FromRecorder::Failed {
+            session,
+            why: c_text(why.as_bytes()),
+        })
+    }
+
+    fn forget(&mut self, session: SessionId) {
+        if let Some(entry) = self.recordings.remove(&session) {
+            self.sessions.remove(&entry.key);
+            if let Some(pipe) = entry.recording.pipe() {
+                let _ = self.epoll.remove(pipe);
+            }
+            entry.recording.close(&self.disk);
+        }
+    }
+}
+
+fn position(at: &Position) -> writer::Position {
+    writer::Position {
+        blocks: at.blocks,
+        chain: at.chain,
+        anchor: at.anchor,
+        length: at.length,
+        last: at.last,
+    }
+}

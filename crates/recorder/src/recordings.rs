@@ -1,0 +1,413 @@
+//! The monitor's side: which sessions are recorded, how far each recording is, and what the recorder is to be told. It decides
+//! nothing about sessions; what it finds out, the caller acts on. The recorder is not believed: a chain only grows, and what
+//! was signed stays signed.
+
+use crate::directory::{self, Made};
+use fleetgate_policy::recording::{Recording, RecordingFailure};
+use fleetgate_record::signature::{self, Statement};
+use fleetgate_record::writer::Position;
+use fleetgate_sys::{Fd, clock, file};
+use fleetgate_wire::common::SessionId;
+use fleetgate_wire::node::ConnectionNumber;
+use fleetgate_wire::node::front::{Recorded, Ticket};
+use fleetgate_wire::node::recorder::{self as wire, CREDIT, MAX_JSON, ToRecorder};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+/// A running recording is signed so often at most. The next signature covers what came meanwhile, and the end has its own.
+const SIGN_EVERY: Duration = Duration::from_secs(1);
+
+/// All of one monitor.
+#[derive(Default)]
+pub struct Recordings {
+    all: BTreeMap<SessionId, OpenRecording>,
+    outbox: Vec<(ToRecorder, Vec<Fd>)>,
+    /// Events that the recorder has not taken yet.
+    under_way: u32,
+}
+
+/// Whose recording it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Whose {
+    /// The session's connection.
+    pub connection: ConnectionNumber,
+    /// Its number there.
+    pub ticket: Ticket,
+    /// The account.
+    pub login: String,
+}
+
+/// What follows from something that the recorder said.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Nothing.
+    Nothing,
+    /// This is to be signed ([`Recordings::signed`]).
+    Sign(Statement),
+    /// It is whole.
+    Done {
+        /// Whose.
+        whose: Whose,
+        /// How it is.
+        at: Position,
+    },
+}
+
+/// The files of a session that may begin. They are removed where it does not.
+pub struct Prepared {
+    session: SessionId,
+    made: Option<Made>,
+    /// Where frames go, unless nothing but events comes.
+    pipe: Option<(Fd, Fd)>,
+    input: bool,
+    on_failure: RecordingFailure,
+}
+
+struct OpenRecording {
+    whose: Whose,
+    made: Made,
+    on_failure: RecordingFailure,
+    /// Microseconds of CLOCK_MONOTONIC.
+    since: u64,
+    at: Position,
+    /// A signature is on its way.
+    is_signing: bool,
+    signed_at: Option<Duration>,
+    /// Blocks that a signature covers.
+    signed: u64,
+    /// How it ended.
+    end: Option<(u64, Vec<u8>)>,
+    /// Events that were not sent, because the recorder is behind.
+    lost: u64,
+}
+
+/// Makes the files of a session; an error is a sentence. `has_stream`: it has a terminal or pipes, and is no file server.
+pub fn prepare(
+    root: &Path,
+    session: SessionId,
+    (recording, on_failure): (Recording, RecordingFailure),
+    has_stream: bool,
+) -> Result<Prepared, String> {
+    let pipe = has_stream.then(pipe).transpose()?;
+    Ok(Prepared {
+        session,
+        made: Some(directory::make(root, &session)?),
+        pipe,
+        input: recording == Recording::Full,
+        on_failure,
+    })
+}
+
+fn pipe() -> Result<(Fd, Fd), String> {
+    let made = file::pipe().and_then(|(read, write)| {
+        read.set_nonblocking(true)?;
+        write.set_nonblocking(true)?;
+        Ok((read, write))
+    });
+    made.map_err(|e| format!("making a pipe: {e}"))
+}
+
+impl Drop for Prepared {
+    fn drop(&mut self) {
+        if let Some(made) = &self.made {
+            directory::discard(&made.path);
+        }
+    }
+}
+
+fn now() -> Duration {
+    Duration::from_nanos(clock::monotonic().as_nanos().cast_unsigned())
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+impl Recordings {
+    /// Whether there are some.
+    pub fn is_needed(&self) -> bool {
+        !self.all.is_empty()
+    }
+
+    /// Whether the recorder is to be told something.
+    pub fn has_outbox(&self) -> bool {
+        !self.outbox.is_empty()
+    }
+
+    /// What it is to be told, in this order.
+    pub fn take_outbox(&mut self) -> Vec<(ToRecorder, Vec<Fd>)> {
+        std::mem::take(&mut self.outbox)
+    }
+
+    /// The session runs: its front's end of the pipe, and what is recorded. `json` is the recording's first frame.
+    pub fn begin(
+        &mut self,
+        mut prepared: Prepared,
+        whose: Whose,
+        json: Vec<u8>,
+    ) -> Result<Option<(Fd, Recorded)>, String> {
+        let session = prepared.session;
+        let (read, write) = prepared.pipe.take().unzip();
+        let Some(made) = &prepared.made else {
+            return Ok(None);
+        };
+        let fds = descriptors(made, read)?;
+        let since = micros(now());
+        let recording = OpenRecording {
+            whose,
+            made: prepared.made.take().ok_or("it has no files")?,
+            on_failure: prepared.on_failure,
+            since,
+            at: Position::start(&session),
+            is_signing: false,
+            signed_at: None,
+            signed: 0,
+            end: None,
+            lost: 0,
+        };
+        self.all.insert(session, recording);
+        self.outbox.push((ToRecorder::Begin { session, json }, fds));
+        let input = prepared.input;
+        Ok(write.map(|write| (write, Recorded { input, since })))
+    }
+
+    /// Something of the session's audit log, as JSON.
+    pub fn event(&mut self, session: &SessionId, json: &[u8]) {
+        let Some(recording) = self.all.get_mut(session) else {
+            return;
+        };
+        let json = json.trim_ascii();
+        if self.under_way >= CREDIT || json.len() > MAX_JSON {
+            recording.lost += 1;
+            return;
+        }
+        let at = micros(now()).saturating_sub(recording.since);
+        let mut event = |json: Vec<u8>| {
+            self.under_way += 1;
+            let session = *session;
+            self.outbox
+                .push((ToRecorder::Event { session, at, json }, Vec::new()));
+        };
+        match std::mem::take(&mut recording.lost) {
+            0 => {}
+            lost => event(format!(r#"{{"event":"recording_lost","count":{lost}}}"#).into_bytes()),
+        }
+        event(json.to_vec());
+    }
+
+    /// Whether a session of this connection is recorded.
+    pub fn is_of(&self, connection: ConnectionNumber) -> bool {
+        self.all.values().any(|of| of.whose.connection == connection)
+    }
+
+    /// Whether this session is recorded.
+    pub fn is_recorded(&self, session: &SessionId) -> bool {
+        self.all.contains_key(session)
+    }
+
+    /// The same for all sessions of a connection.
+    pub fn event_of_connection(&mut self, connection: ConnectionNumber, json: &[u8]) {
+        let of_it = self
+            .all
+            .iter()
+            .filter(|(_, of)| of.whose.connection == connection);
+        let sessions: Vec<SessionId> = of_it.map(|(session, _)| *session).collect();
+        for session in sessions {
+            self.event(&session, json);
+        }
+    }
+
+    /// The session ended. Its recording does when its front has closed the pipe.
+    pub fn end(&mut self, session: &SessionId, json: Vec<u8>) {
+        if let Some(recording) = self.all.get_mut(session) {
+            let at = micros(now()).saturating_sub(recording.since);
+            recording.end = Some((at, json.clone()));
+            let session = *session;
+            self.outbox
+                .push((ToRecorder::End { session, at, json }, Vec::new()));
+        }
+    }
+
+    /// The recorder took so many events.
+    pub fn took(&mut self, events: u32) {
+        self.under_way = self.under_way.saturating_sub(events);
+    }
+
+    /// The recorder says that the file is so long. An error: no honest recorder says that.
+    pub fn closed(
+        &mut self,
+        session: &SessionId,
+        at: &wire::Position,
+        ended: bool,
+    ) -> Result<Next, &'static str> {
+        let Some(recording) = self.all.get_mut(session) else {
+            return Ok(Next::Nothing);
+        };
+        let grew = at.blocks > recording.at.blocks && at.length > recording.at.length;
+        if !grew || ended && recording.end.is_none() {
+            return Err("it told of a recording that cannot be");
+        }
+        recording.at = Position {
+            blocks: at.blocks,
+            chain: at.chain,
+            anchor: at.anchor,
+            length: at.length,
+            last: at.last,
+        };
+        let is_signature = at.chain != at.anchor;
+        if is_signature {
+            recording.is_signing = false;
+            // The end is a block as any other, and has to be covered as well.
+            if ended && recording.signed + 1 >= at.blocks {
+                return Ok(self.done(session));
+            }
+        }
+        let now = now();
+        let is_due = recording
+            .signed_at
+            .is_none_or(|at| now.saturating_sub(at) >= SIGN_EVERY);
+        let has_new = !is_signature || ended;
+        if recording.is_signing || !has_new || !ended && !is_due {
+            return Ok(Next::Nothing);
+        }
+        recording.is_signing = true;
+        recording.signed_at = Some(now);
+        Ok(Next::Sign(directory::statement(session, &recording.at)))
+    }
+
+    /// A statement was signed, or cannot be: then what is whole stays unsigned.
+    pub fn signed(&mut self, statement: &Statement, signature: Option<Vec<u8>>) -> Next {
+        let session = statement.session;
+        let Some(recording) = self.all.get_mut(&session) else {
+            return Next::Nothing;
+        };
+        let Some(signature) = signature else {
+            recording.is_signing = false;
+            let is_whole = recording.end.is_some() && recording.at.blocks == statement.blocks;
+            return if is_whole {
+                self.done(&session)
+            } else {
+                Next::Nothing
+            };
+        };
+        recording.signed = statement.blocks;
+        let message = ToRecorder::Signature {
+            session,
+            blocks: statement.blocks,
+            bytes: signature::encode(statement, &signature),
+        };
+        self.outbox.push((message, Vec::new()));
+        Next::Nothing
+    }
+
+    /// A signature came too late to stand in the file.
+    pub fn too_late(&mut self, session: &SessionId) -> Next {
+        let Some(recording) = self.all.get_mut(session) else {
+            return Next::Nothing;
+        };
+        Next::Sign(directory::statement(session, &recording.at))
+    }
+
+    fn done(&mut self, session: &SessionId) -> Next {
+        let Some(recording) = self.all.remove(session) else {
+            return Next::Nothing;
+        };
+        directory::finish(&recording.made.path);
+        let session = *session;
+        self.outbox.push((ToRecorder::Done { session }, Vec::new()));
+        Next::Done {
+            whose: recording.whose,
+            at: recording.at,
+        }
+    }
+
+    /// A session's recording cannot be gone on with: whose, and what is to follow. What is there stays, and is finished later
+    /// as what a crash leaves.
+    pub fn give_up(&mut self, session: &SessionId) -> Option<(Whose, RecordingFailure)> {
+        let recording = self.all.remove(session)?;
+        let session = *session;
+        self.outbox.push((ToRecorder::Done { session }, Vec::new()));
+        Some((recording.whose, recording.on_failure))
+    }
+
+    /// The session of a connection by its number there.
+    pub fn by_ticket(&self, connection: ConnectionNumber, ticket: Ticket) -> Option<SessionId> {
+        let is = |of: &OpenRecording| of.whose.connection == connection && of.whose.ticket == ticket;
+        self.all
+            .iter()
+            .find(|(_, of)| is(of))
+            .map(|(session, _)| *session)
+    }
+
+    /// The recorder is gone, and another one will be: every recording that can be gone on with, with its front's new end of the
+    /// pipe; and those that cannot, with the reason.
+    pub fn resume_all(&mut self) -> Vec<(SessionId, Whose, Result<Fd, String>)> {
+        self.outbox.clear();
+        self.under_way = 0;
+        let mut resumed = Vec::new();
+        let outbox = &mut self.outbox;
+        // One that has its end lacks a signature only, which it gets as those do that a crash leaves.
+        self.all.retain(|session, recording| {
+            let written = match recording.resume(session) {
+                Ok(None) => return false,
+                Ok(Some((messages, write))) => {
+                    outbox.extend(messages);
+                    Ok(write)
+                }
+                Err(why) => Err(why),
+            };
+            resumed.push((*session, recording.whose.clone(), written));
+            true
+        });
+        resumed
+    }
+}
+
+type Message = (ToRecorder, Vec<Fd>);
+
+impl OpenRecording {
+    /// What the next recorder is told of it, and the front's new end of the pipe; nothing if it is whole.
+    fn resume(&mut self, session: &SessionId) -> Result<Option<(Vec<Message>, Fd)>, String> {
+        match directory::mend(&self.made, &self.at).map_err(|e| e.to_string())? {
+            Some(at) => self.at = at,
+            None => return Ok(None),
+        }
+        self.is_signing = false;
+        let (read, write) = pipe()?;
+        let fds = descriptors(&self.made, Some(read))?;
+        let at = wire::Position {
+            blocks: self.at.blocks,
+            chain: self.at.chain,
+            anchor: self.at.anchor,
+            length: self.at.length,
+            last: self.at.last,
+        };
+        let gap_at = micros(now()).saturating_sub(self.since);
+        let missing = gap_at.saturating_sub(self.at.last) / 1000;
+        let json = format!(r#"{{"reason":"the recorder was lost","after_ms":{missing}}}"#);
+        let session = *session;
+        let resume = ToRecorder::Resume {
+            session,
+            at,
+            gap_at,
+            json: json.into_bytes(),
+        };
+        let mut messages = vec![(resume, fds)];
+        if let Some((at, json)) = self.end.clone() {
+            messages.push((ToRecorder::End { session, at, json }, Vec::new()));
+        }
+        Ok(Some((messages, write)))
+    }
+}
+
+/// What goes to the recorder of a recording.
+fn descriptors(made: &Made, pipe: Option<Fd>) -> Result<Vec<Fd>, String> {
+    let copy = |fd: &Fd| fd.duplicate(3).map_err(|e| format!("a descriptor: {e}"));
+    let mut fds = vec![copy(&made.blocks)?, copy(&made.tail)?];
+    fds.extend(pipe);
+    Ok(fds)
+}
+
+#[cfg(test)]
+mod tests;

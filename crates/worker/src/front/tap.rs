@@ -1,0 +1,227 @@
+//! A session's pipe to the recorder. What the session shows goes into it as it is read, before it is encrypted for the client;
+//! what a client types, where that is recorded, as it comes.
+//!
+//! One call (writev) for each read of the terminal; none for what is beyond a stream's limit. The pipe does not wait. What
+//! does not fit is kept, at most one read, and the session's output is not read on until the recorder has taken it: nothing
+//! of a recording is lost because the recorder is slow for a moment. Where that lasts too long the monitor is told.
+
+use fleetgate_record::frame::{self, Kind, MAX_BYTES};
+use fleetgate_record::pipe::{self, Head};
+use fleetgate_sys::{Errno, Fd, clock, file, terminal};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// So much of each stream of a program without a terminal is recorded: what a person would have read. A transfer of
+/// gigabytes makes no more, and is counted.
+const STREAM_LIMIT: u64 = 64 << 10;
+/// So much typed input may wait for the recorder. What comes meanwhile is counted.
+const MAX_WAITING_INPUT: usize = 256 << 10;
+
+/// One session's.
+pub(super) struct Tap {
+    pipe: Fd,
+    /// Microseconds of CLOCK_MONOTONIC.
+    since: u64,
+    input: bool,
+    terminal: Option<Rc<Fd>>,
+    streams: [Limited; 3],
+    /// What the pipe had no room for.
+    kept: Vec<u8>,
+    sent: usize,
+    /// The loop tells of room.
+    watched: bool,
+    /// Since when nothing was taken.
+    stuck: Option<Duration>,
+    /// The monitor was told so.
+    told: bool,
+}
+
+/// A stream that is recorded up to a limit.
+struct Limited {
+    kind: Kind,
+    left: u64,
+    omitted: u64,
+}
+
+impl Tap {
+    /// Of a session that began at `since`; its terminal, if it has one.
+    pub(super) fn new(pipe: Fd, since: u64, input: bool, terminal: Option<Rc<Fd>>) -> Tap {
+        let limited = |kind| Limited {
+            kind,
+            left: STREAM_LIMIT,
+            omitted: 0,
+        };
+        Tap {
+            pipe,
+            since,
+            input,
+            terminal,
+            streams: [Kind::Stdout, Kind::Stderr, Kind::Stdin].map(limited),
+            kept: Vec::new(),
+            sent: 0,
+            watched: false,
+            stuck: None,
+            told: false,
+        }
+    }
+
+    /// Whether more output may be read: what was read before is with the recorder.
+    pub(super) fn has_room(&self) -> bool {
+        self.kept.is_empty()
+    }
+
+    /// The pipe, where it turned out to be full and is not watched yet.
+    pub(super) fn newly_full(&mut self) -> Option<&Fd> {
+        if self.watched || self.has_room() {
+            return None;
+        }
+        self.watched = true;
+        Some(&self.pipe)
+    }
+
+    /// Output that was read into these parts, `len` bytes in all.
+    pub(super) fn output(&mut self, is_error: bool, parts: &[&mut [u8]], len: usize) {
+        let mut filled: [&[u8]; file::MAX_PARTS] = [&[]; file::MAX_PARTS];
+        let mut left = len;
+        for (place, part) in filled.iter_mut().zip(parts) {
+            *place = &part[..part.len().min(left)];
+            left -= place.len();
+        }
+        match self.terminal {
+            Some(_) => filled.iter().for_each(|part| self.put(Kind::Output, part)),
+            None => filled
+                .iter()
+                .for_each(|part| self.put_limited(usize::from(is_error), part)),
+        }
+        self.flush();
+    }
+
+    /// Input of the client's.
+    pub(super) fn typed(&mut self, bytes: &[u8]) {
+        if !self.input || bytes.is_empty() {
+            return;
+        }
+        match &self.terminal {
+            None => self.put_limited(2, bytes),
+            Some(terminal) => {
+                let is_unseen = terminal::modes(terminal.raw()).is_ok_and(|modes| modes.asks_unseen());
+                let count = bytes.len() as u64;
+                if is_unseen {
+                    self.put(Kind::Hidden, &count.to_le_bytes());
+                } else if self.kept.len() > MAX_WAITING_INPUT {
+                    self.put(Kind::Omitted, &frame::omission(Kind::Input, count));
+                } else {
+                    self.put(Kind::Input, bytes);
+                }
+            }
+        }
+        self.flush();
+    }
+
+    /// The terminal has another size.
+    pub(super) fn resized(&mut self, columns: u16, rows: u16) {
+        self.put(Kind::Resize, &frame::resize(columns, rows));
+        self.flush();
+    }
+
+    /// The session is over: what was not recorded is told. Whether everything is with the recorder.
+    pub(super) fn finish(&mut self) -> bool {
+        for stream in 0..self.streams.len() {
+            let Limited { kind, omitted, .. } = self.streams[stream];
+            if omitted > 0 {
+                self.streams[stream].omitted = 0;
+                self.put(Kind::Omitted, &frame::omission(kind, omitted));
+            }
+        }
+        self.flush();
+        self.has_room()
+    }
+
+    /// Another recorder goes on. What it was not sent whole is lost with the one before, and the recording says so.
+    pub(super) fn replace(&mut self, pipe: Fd) {
+        self.pipe = pipe;
+        self.kept = Vec::new();
+        self.sent = 0;
+        self.watched = false;
+        self.stuck = None;
+        self.told = false;
+    }
+
+    /// Since when the recorder takes nothing.
+    pub(super) fn stuck_since(&self) -> Option<Duration> {
+        self.stuck.filter(|_| !self.told)
+    }
+
+    /// Notes the time where it takes nothing.
+    pub(super) fn note(&mut self, now: Duration) {
+        match self.has_room() {
+            true => self.stuck = None,
+            false => {
+                self.stuck.get_or_insert(now);
+            }
+        }
+    }
+
+    /// The monitor was told that it takes nothing.
+    pub(super) fn told(&mut self) {
+        self.told = true;
+    }
+
+    fn put_limited(&mut self, stream: usize, bytes: &[u8]) {
+        let limited = &mut self.streams[stream];
+        let count = usize::try_from(limited.left).map_or(bytes.len(), |left| left.min(bytes.len()));
+        limited.left -= count as u64;
+        limited.omitted += (bytes.len() - count) as u64;
+        let kind = limited.kind;
+        self.put(kind, &bytes[..count]);
+    }
+
+    /// Queues frames of these bytes.
+    fn put(&mut self, kind: Kind, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
+        let now = clock::monotonic().as_nanos().cast_unsigned() / 1000;
+        for bytes in bytes.chunks(MAX_BYTES) {
+            let head = Head {
+                kind,
+                len: bytes.len(),
+                at: now.saturating_sub(self.since),
+            };
+            let head = head.encode();
+            // Straight from where it was read, while the pipe has room: mostly there is no copy on our side.
+            let done = match self.kept.is_empty() {
+                true => file::write_parts(self.pipe.raw(), &[&head, bytes]).unwrap_or(0),
+                false => 0,
+            };
+            if done < pipe::HEAD + bytes.len() {
+                self.kept.extend_from_slice(&head[done.min(pipe::HEAD)..]);
+                self.kept
+                    .extend_from_slice(&bytes[done.saturating_sub(pipe::HEAD)..]);
+            }
+        }
+    }
+
+    /// Writes what is kept. Whether something was.
+    pub(super) fn flush(&mut self) -> bool {
+        let before = self.sent;
+        while self.sent < self.kept.len() {
+            match file::write(self.pipe.raw(), &self.kept[self.sent..]) {
+                Ok(n) => self.sent += n,
+                // Nobody reads it any more (EPIPE): another pipe comes, or the session ends.
+                Err(Errno::EAGAIN | Errno::EPIPE) => break,
+                Err(_) => break,
+            }
+        }
+        let some = self.sent > before;
+        if some {
+            self.stuck = None;
+        }
+        if self.sent == self.kept.len() && self.sent > 0 {
+            self.kept.clear();
+            self.kept.shrink_to(0);
+            self.sent = 0;
+        }
+        some
+    }
+}
