@@ -231,8 +231,12 @@ pub struct Removed {
     pub left: u64,
 }
 
+/// Recordings that ended so many days ago, or later, are not removed for want of room: who could fill the directory could
+/// otherwise be rid of what he did before. Where they alone are too many, nothing more can be recorded.
+pub const KEPT_DAYS: i64 = 7;
+
 /// Removes ended recordings that ended more than `keep_days` days ago (0: none), and the oldest ended ones until the rest
-/// has at most `max_size` bytes (0: any).
+/// has at most `max_size` bytes (0: any), but for those of the last days.
 pub fn keep_within(root: &Path, keep_days: u32, max_size: u64) -> Removed {
     let now = clock::wall().sec;
     let mut removed = Removed::default();
@@ -251,10 +255,10 @@ pub fn keep_within(root: &Path, keep_days: u32, max_size: u64) -> Removed {
         }
     }
     ended.sort();
-    let oldest_kept = now - i64::from(keep_days) * 86_400;
+    let days_ago = |days: i64| now - days * 86_400;
     for (at, size, path) in ended {
-        let is_old = keep_days > 0 && at < oldest_kept;
-        let is_too_much = max_size > 0 && removed.left > max_size;
+        let is_old = keep_days > 0 && at < days_ago(keep_days.into());
+        let is_too_much = max_size > 0 && removed.left > max_size && at < days_ago(KEPT_DAYS);
         if !is_old && !is_too_much {
             break;
         }

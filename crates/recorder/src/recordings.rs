@@ -13,6 +13,8 @@ use fleetgate_wire::node::front::{Recorded, Ticket};
 use fleetgate_wire::node::recorder::{self as wire, CREDIT, MAX_JSON, ToRecorder};
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// A running recording is signed so often at most. The next signature covers what came meanwhile, and the end has its own.
@@ -25,6 +27,8 @@ pub struct Recordings {
     outbox: Vec<(ToRecorder, Vec<Fd>)>,
     /// Events that the recorder has not taken yet.
     under_way: u32,
+    /// The directory holds as much as it may; whoever looks after it says so.
+    full: Arc<AtomicBool>,
 }
 
 /// Whose recording it is.
@@ -125,6 +129,11 @@ fn micros(time: Duration) -> u64 {
 }
 
 impl Recordings {
+    /// Whether the directory holds as much as it may.
+    pub fn fullness(&self) -> &Arc<AtomicBool> {
+        &self.full
+    }
+
     /// Whether there are some.
     pub fn is_needed(&self) -> bool {
         !self.all.is_empty()

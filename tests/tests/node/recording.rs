@@ -4,6 +4,7 @@
 use fleetgate_record::frame::Kind;
 use fleetgate_tests::recording::{RECORDINGS, Recording, configuration, path, session};
 use fleetgate_tests::service::{Manager, Service, audited, output, run, ssh};
+use fleetgate_tests::world::wait_until;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
@@ -218,4 +219,26 @@ fn a_session_that_cannot_be_recorded_does_not_run_or_says_so() {
     let _service = manager.start(&configuration("sessions = \"output\""));
     output(ssh("ada").args(["gate", "echo ran again"]));
     Recording::of(&session("echo ran again"));
+}
+
+#[test]
+fn a_full_directory_is_said_and_nobody_is_rid_of_what_was_recorded() {
+    let Some((_world, manager)) = Manager::in_world() else {
+        return;
+    };
+    let settings = configuration("sessions = \"output\"\nmax_size = 100");
+    let service = manager.start(&settings);
+    output(ssh("ada").args(["gate", "echo evidence"]));
+    let id = session("echo evidence");
+    Recording::of(&id);
+    ends(service);
+
+    let service = manager.start(&settings);
+    wait_until("it is said", || {
+        service.log().contains("holds more than recording.max_size")
+    });
+    let out = ssh("ada").args(["gate", "echo ran"]).output().expect("ssh");
+    assert_eq!((out.status.code(), &out.stdout[..]), (Some(255), &b""[..]));
+    assert!(service.log().contains("raise max_size"), "{}", service.log());
+    Recording::read(&path(&id));
 }

@@ -121,5 +121,11 @@ fn old_recordings_go_and_running_ones_stay() {
     let removed = keep_within(&root, 0, 2500);
     assert_eq!((removed.count, removed.left), (1, 2000));
     assert_eq!(there(&paths), [true, false, false, true]);
+    // The last one is of this week.
+    File::open(&paths[3])
+        .and_then(|f| f.set_modified(SystemTime::now() - Duration::from_secs(6 * 86_400)))
+        .expect("set");
+    let removed = keep_within(&root, 0, 1000);
+    assert_eq!((removed.count, removed.left), (0, 2000));
     fs::remove_dir_all(&root).expect("removed");
 }

@@ -298,8 +298,13 @@ impl FrontConnection {
         let Some(channel) = self.channels.iter().find(|(_, ch)| is(ch)).map(|(n, _)| *n) else {
             return;
         };
-        if let Some(ch) = self.channels.get_mut(&channel) {
-            ch.pump().record_anew(fds.into_iter().next());
+        if let Some(Channel::Session(session)) = self.channels.get_mut(&channel) {
+            let pipe = fds.into_iter().next();
+            // It is being ended because nothing records it: what it still shows is shown to nobody.
+            if pipe.is_none() && session.is_ending {
+                session.pump.end_output();
+            }
+            session.pump.record_anew(pipe);
         }
         self.queue(channel);
         self.settle(channel);

@@ -8,17 +8,18 @@ use crate::monitor::audit::{Audit, Event};
 use crate::monitor::tools::Tools;
 use fleetgate_recorder::directory::{self, Finished};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 /// So often it is done.
-const EVERY: Duration = Duration::from_secs(600);
+const EVERY: Duration = Duration::from_secs(60);
 
 /// The thread; it ends with this. A node that records nothing, and has recorded nothing, has none.
 #[derive(Default)]
 pub struct Housekeeping(Option<Sender<News>>);
 
-type News = (Settings, Arc<Offer>);
+type News = (Settings, Arc<Offer>, Arc<AtomicBool>);
 
 impl Housekeeping {
     /// Starts it where this node has recordings already.
@@ -32,7 +33,8 @@ impl Housekeeping {
 
     /// Has it done now, and from time to time.
     pub fn run(&mut self, tools: &Tools, offer: &Arc<Offer>) {
-        let news = (tools.config.recording.clone(), offer.clone());
+        let full = tools.recordings.fullness().clone();
+        let news = (tools.config.recording.clone(), offer.clone(), full);
         match &self.0 {
             // The thread ends with this only.
             Some(thread) => drop(thread.send(news)),
@@ -57,7 +59,7 @@ fn start(first: News, audit: Audit) -> std::io::Result<Sender<News>> {
         .spawn(move || {
             let mut now = first;
             loop {
-                look(&now.0, &now.1, &audit);
+                look(&now, &audit);
                 now = match news.recv_timeout(EVERY) {
                     Ok(changed) => changed,
                     Err(RecvTimeoutError::Timeout) => now,
@@ -68,7 +70,7 @@ fn start(first: News, audit: Audit) -> std::io::Result<Sender<News>> {
     Ok(sender)
 }
 
-fn look(settings: &Settings, offer: &Offer, audit: &Audit) {
+fn look((settings, offer, full): &News, audit: &Audit) {
     let sign = |statement: &_| {
         let statement: &fleetgate_record::signature::Statement = statement;
         offer.keys.sign_recording(&statement.text())
@@ -86,6 +88,15 @@ fn look(settings: &Settings, offer: &Offer, audit: &Audit) {
         Err(why) => tracing::warn!("a recording that was not finished stays so: {why}"),
     });
     let removed = directory::keep_within(&settings.directory, settings.keep_days, settings.max_size.0);
+    let is_full = settings.max_size.0 > 0 && removed.left > settings.max_size.0;
+    if is_full && !full.swap(is_full, Ordering::Relaxed) {
+        tracing::error!(
+            bytes = removed.left,
+            "the directory of recordings holds more than recording.max_size, and none of it is old enough to go: nothing more \
+             is recorded"
+        );
+    }
+    full.store(is_full, Ordering::Relaxed);
     if removed.count > 0 {
         tracing::info!(
             count = removed.count,

@@ -4,23 +4,24 @@
 use super::Session;
 use super::choose::SessionRefusal;
 use super::pending::PendingSession;
-use crate::config::Config;
 use crate::monitor::tools::Tools;
 use fleetgate_policy::permits::Program as Permitted;
 use fleetgate_policy::recording::RecordingFailure;
+use fleetgate_recorder::directory::KEPT_DAYS;
 use fleetgate_recorder::recordings::{self, Prepared, Whose};
 use fleetgate_sys::{Fd, clock};
 use fleetgate_wire::common::SessionId;
 use fleetgate_wire::node::front::Recorded;
 use fleetgate_wire::node::recorder::MAX_JSON;
 use serde_json::{Map, Value, json};
+use std::sync::atomic::Ordering;
 
 /// The most of a command line that is in a recording's first frame; the audit log has all of it.
 const MAX_COMMAND: usize = MAX_JSON / 8;
 
 /// A recording's files, or why there are none where the session goes on without; nothing where none is wanted.
 pub(super) fn prepare(
-    config: &Config,
+    tools: &Tools,
     session: SessionId,
     login: &str,
     pending: &PendingSession,
@@ -30,8 +31,15 @@ pub(super) fn prepare(
         return Ok(None);
     }
     let has_stream = !matches!(pending.decided.program, Permitted::Sftp { .. });
-    let directory = &config.recording.directory;
-    let prepared = recordings::prepare(directory, session, pending.recording, has_stream);
+    let settings = &tools.config.recording;
+    let prepared = match tools.recordings.fullness().load(Ordering::Relaxed) {
+        false => recordings::prepare(&settings.directory, session, pending.recording, has_stream),
+        true => Err(format!(
+            "{} holds as much as it may (recording.max_size), and all of it is of the last {KEPT_DAYS} days: move recordings \
+             away, or raise max_size",
+            settings.directory.display()
+        )),
+    };
     if let Err(why) = &prepared {
         tracing::error!(login, "a session is not recorded: {why}");
         if on_failure == RecordingFailure::End {
