@@ -15,6 +15,8 @@ const SPEEDS: [u32; 11] = [10, 25, 50, 75, 100, 150, 200, 400, 800, 1600, 6400];
 const JUMP: u64 = 10_000_000;
 /// So much output in one step is enough; the rest is in the next one.
 const MAX_STEP: usize = 1 << 20;
+/// So often the files of a session that still runs are looked at.
+const FOLLOW: Duration = Duration::from_millis(500);
 /// The longest time that is waited for anything: a day. What a file says may be centuries.
 const MAX_WAIT: u64 = 86_400_000_000;
 
@@ -78,6 +80,8 @@ pub struct Options {
     pub from: u64,
     /// The longest time in which nothing happens, in microseconds; none: as long as it was.
     pub max_idle: Option<u64>,
+    /// It still runs: what comes is shown as it comes.
+    pub follow: bool,
 }
 
 impl Default for Options {
@@ -86,6 +90,7 @@ impl Default for Options {
             speed: 100,
             from: 0,
             max_idle: None,
+            follow: false,
         }
     }
 }
@@ -129,6 +134,10 @@ pub struct Player<R, O> {
     quits: bool,
     /// Frames up to there are shown without waiting.
     until: Option<u64>,
+    /// It still runs, and was looked at then.
+    follow: Option<Duration>,
+    /// So many frames were read.
+    taken: u64,
 }
 
 impl<R: Read, O: FnMut() -> io::Result<Source<R>>> Player<R, O> {
@@ -150,6 +159,8 @@ impl<R: Read, O: FnMut() -> io::Result<Source<R>>> Player<R, O> {
             is_paused: false,
             quits: false,
             until: (options.from > 0).then_some(options.from),
+            follow: options.follow.then_some(Duration::ZERO),
+            taken: 0,
         };
         player.read()?;
         // Who it is, and how large the screen was.
@@ -192,6 +203,11 @@ impl<R: Read, O: FnMut() -> io::Result<Source<R>>> Player<R, O> {
     /// Whether it stands still.
     pub fn is_paused(&self) -> bool {
         self.is_paused
+    }
+
+    /// Whether it still runs, as far as is known.
+    pub fn is_live(&self) -> bool {
+        self.follow.is_some() && self.end.is_none() && self.source.fault().is_none()
     }
 
     /// Whether everything was shown.
@@ -246,7 +262,10 @@ impl<R: Read, O: FnMut() -> io::Result<Source<R>>> Player<R, O> {
         }
         loop {
             let Some(due) = &self.due else {
-                return Ok(Next::Key);
+                return match self.is_live() {
+                    true => self.look_again(now),
+                    false => Ok(Next::Key),
+                };
             };
             let gap = due.at.saturating_sub(self.position);
             let gap = gap.min(self.max_idle.unwrap_or(u64::MAX)).min(MAX_WAIT);
@@ -266,6 +285,28 @@ impl<R: Read, O: FnMut() -> io::Result<Source<R>>> Player<R, O> {
         }
     }
 
+    /// Reads what was written since the last look. All of it is shown at once.
+    fn look_again(&mut self, now: Duration) -> io::Result<Next> {
+        let looked = self.follow.unwrap_or_default();
+        if now.saturating_sub(looked) < FOLLOW {
+            return Ok(Next::Wait(FOLLOW.saturating_sub(now.saturating_sub(looked))));
+        }
+        self.follow = Some(now);
+        // The files have grown, or the session's last block is another one: they are read from their beginning.
+        self.source = (self.open)()?;
+        for _ in 0..self.taken {
+            if self.source.next_frame()?.is_none() {
+                break;
+            }
+        }
+        self.read()?;
+        self.until = Some(u64::MAX);
+        Ok(match self.due {
+            Some(_) => Next::Now,
+            None => Next::Wait(FOLLOW),
+        })
+    }
+
     /// Makes `position` what it is at `now`, before the speed changes.
     fn settle(&mut self, now: Duration) {
         if let (Some(due), false) = (&self.due, self.is_paused) {
@@ -280,6 +321,7 @@ impl<R: Read, O: FnMut() -> io::Result<Source<R>>> Player<R, O> {
         self.source = (self.open)()?;
         self.screen = Screen::new(80, 24);
         (self.position, self.end, self.is_over, self.due) = (0, None, false, None);
+        self.taken = 0;
         self.until = Some(to);
         self.read()
     }
@@ -290,6 +332,7 @@ impl<R: Read, O: FnMut() -> io::Result<Source<R>>> Player<R, O> {
             at: frame.at,
             bytes: frame.bytes.to_vec(),
         });
+        self.taken += u64::from(self.due.is_some());
         self.is_over = self.due.is_none();
         Ok(())
     }
@@ -347,6 +390,7 @@ pub fn status<R: Read, O: FnMut() -> io::Result<Source<R>>>(player: &Player<R, O
         player.speed() % 100
     );
     match (player.is_over(), player.fault(), player.end()) {
+        (true, None, None) if player.is_live() => line += "  live",
         (true, Some(fault), _) => line += &format!("  fault: {fault}"),
         (true, None, Some(end)) => line += &format!("  {}", end.summary()),
         (true, None, None) => line += "  no end",

@@ -166,6 +166,15 @@ impl Entry {
         })
     }
 
+    /// The same as it is now: it may have ended meanwhile.
+    #[must_use]
+    pub fn again(&self) -> Entry {
+        Entry {
+            runs: self.path.with_extension("tail").symlink_metadata().is_ok(),
+            ..self.clone()
+        }
+    }
+
     /// The file alone.
     pub fn file(&self) -> Result<File, StoreError> {
         open(&self.path).map_err(|e| StoreError::Io(self.path.clone(), e))

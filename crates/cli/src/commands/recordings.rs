@@ -52,6 +52,19 @@ pub const TABLE: &[Command] = &[
         ("from a moment", "fleetgate sessions play 7eb5cf00 --from 90s"),
     ]),
     Command::new(
+        &["sessions", "watch"],
+        "see what a session shows that still runs",
+        "On a terminal, as `sessions play` shows it, a second later at most. Nothing that you type reaches the session; the keys of \
+         `play` work. It stops at the end of the session, and shows it until you press q.",
+        recordings::watch,
+    )
+    .flags(&[LAST, DIRECTORY, CONFIG])
+    .operands(one())
+    .examples(&[
+        ("one that `sessions ls --running` lists", "fleetgate sessions watch 7eb5cf00"),
+        ("the one that began last", "fleetgate sessions watch --last"),
+    ]),
+    Command::new(
         &["sessions", "export"],
         "write the recording of a session in another format",
         "To standard output: as text (the default), as asciicast v2, which asciinema plays, as JSON with all that is in the \

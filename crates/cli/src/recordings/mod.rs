@@ -6,7 +6,7 @@ mod play;
 mod tests;
 mod verify;
 
-pub use play::play;
+pub use play::{play, watch};
 pub use verify::verify;
 
 use crate::flags::{Arguments, Outcome, session_id};

@@ -28,6 +28,7 @@ pub fn play(given: &Arguments) -> Outcome {
         speed: speed(given)?,
         from: micros("from").unwrap_or(0),
         max_idle: micros("max-idle"),
+        follow: false,
     };
     if !io::stdout().is_terminal() {
         return export(given);
@@ -37,6 +38,36 @@ pub fn play(given: &Arguments) -> Outcome {
     let mut player = Player::new(open, options).map_err(|e| e.to_string())?;
     let played = on_terminal(&mut player);
     written_out(played)?;
+    said_at_end(&entry, player.fault())
+}
+
+/// Shows what a session shows that still runs, a second later at most.
+pub fn watch(given: &Arguments) -> Outcome {
+    if !io::stdout().is_terminal() {
+        return Err(given
+            .wrong(
+                "sessions watch wants a terminal: `fleetgate sessions play` prints what was shown until now",
+            )
+            .into());
+    }
+    let entry = entry(given)?;
+    if !entry.runs {
+        return Err(format!(
+            "the session {} has ended: see it with `fleetgate sessions play {}`",
+            entry.id, entry.id
+        )
+        .into());
+    }
+    let options = Options {
+        from: u64::MAX,
+        follow: true,
+        ..Options::default()
+    };
+    // When the session ends, the recording is what it was while it ran, and has its end.
+    let open = || entry.again().open().map_err(io::Error::other);
+    let mut player = Player::new(open, options).map_err(|e| e.to_string())?;
+    let watched = on_terminal(&mut player);
+    written_out(watched)?;
     said_at_end(&entry, player.fault())
 }
 

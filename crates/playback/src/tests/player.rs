@@ -127,3 +127,48 @@ fn keys_are_read_from_a_terminals_bytes() {
     );
     assert_eq!(keys(b"\x1b\xff"), []);
 }
+
+#[test]
+fn what_comes_while_it_runs_is_shown_as_it_comes() {
+    let mut file = file_head(&SESSION).to_vec();
+    let mut writer = Writer::at(Position::start(&SESSION));
+    let put = |writer: &mut Writer, kind, at, bytes: &[u8]| {
+        writer.push(&Frame { kind, at, bytes });
+    };
+    put(
+        &mut writer,
+        Kind::Begin,
+        0,
+        br#"{"terminal":{"columns":20,"rows":3}}"#,
+    );
+    put(&mut writer, Kind::Output, 10, b"first\r\n");
+    file.extend(writer.close(None).unwrap_or_default());
+    let file = std::cell::RefCell::new(file);
+    let options = Options {
+        from: u64::MAX,
+        follow: true,
+        ..Options::default()
+    };
+    let open = || {
+        Source::new(std::io::Cursor::new(file.borrow().clone()), Some(Vec::new()))
+            .map_err(std::io::Error::other)
+    };
+    let mut player = Player::new(open, options).expect("it opens");
+    let mut now = Duration::ZERO;
+    let mut shows = |player: &mut Player<_, _>, text: &str| {
+        for _ in 0..4 {
+            now += Duration::from_millis(500);
+            player.advance(now).expect("it goes on");
+        }
+        assert_eq!(player.screen().text().trim_end(), text);
+    };
+    shows(&mut player, "first");
+    assert!(player.is_live());
+    // Hours later, and at once.
+    put(&mut writer, Kind::Output, 9_000_000_000, b"second");
+    file.borrow_mut().extend(writer.close(None).unwrap_or_default());
+    shows(&mut player, "first\nsecond");
+    file.borrow_mut().extend(writer.end(None, 9_000_000_001, b"{}"));
+    shows(&mut player, "first\nsecond");
+    assert!(!player.is_live() && player.is_over());
+}
