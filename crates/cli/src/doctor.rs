@@ -4,6 +4,7 @@
 mod listener;
 mod master;
 mod node;
+mod recordings;
 mod selinux;
 mod services;
 

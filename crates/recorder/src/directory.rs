@@ -3,6 +3,10 @@
 //!
 //! A recording that is being made is locked (flock) by whoever makes it, so that a second monitor leaves it alone.
 
+mod usage;
+
+pub use usage::{Usage, usage};
+
 use fleetgate_record::block::{FILE_HEAD, file_head};
 use fleetgate_record::recover::{self, Remains};
 use fleetgate_record::signature::{self, Statement};

@@ -118,6 +118,7 @@ pub(super) fn examine(path: &Path) -> Vec<Finding> {
     }));
     findings.push(pam(&config));
     findings.push(super::selinux::look(&config));
+    findings.extend(super::recordings::look(&config));
     findings.push(cgroups(&config));
     findings.extend(files(&config));
     findings

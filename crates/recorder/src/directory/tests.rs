@@ -56,11 +56,14 @@ fn what_a_killed_monitor_left_is_finished() {
     file::write_all_at(&made.tail, &entry, offset).expect("written");
     file::write_all(made.blocks.raw(), b"half a block").expect("written");
 
+    let counts = |usage: Usage| (usage.recordings, usage.running, usage.left);
+    assert_eq!(counts(usage(&root)), (1, 1, 0));
     let mut finished = Vec::new();
     finish_all(&root, &signs, &mut |one| finished.push(one));
     assert!(finished.is_empty(), "it is being made: {finished:?}");
     let path = made.path.clone();
     drop(made);
+    assert_eq!(counts(usage(&root)), (1, 0, 1));
     finish_all(&root, &signs, &mut |one| finished.push(one));
     let [Ok(one)] = &finished[..] else {
         panic!("{finished:?}")
