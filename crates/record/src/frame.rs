@@ -79,6 +79,14 @@ impl Kind {
         }
     }
 
+    /// Whether it is a piece of a stream, which may as well be in one frame with the next piece.
+    pub const fn is_stream(self) -> bool {
+        matches!(
+            self,
+            Kind::Output | Kind::Input | Kind::Stdout | Kind::Stderr | Kind::Stdin
+        )
+    }
+
     /// Whether the process that carries a session's bytes may write it. It is not trusted: the others are the monitor's.
     pub const fn is_of_the_front(self) -> bool {
         matches!(

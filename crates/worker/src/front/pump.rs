@@ -285,6 +285,14 @@ impl Pump {
 
     /// Reads for the client, at most about `share` bytes.
     pub(super) fn pour(&mut self, core: &mut Connection, channel: ChannelId, share: usize) -> PourStop {
+        let stop = self.pour_unrecorded(core, channel, share);
+        if let Some(tap) = &mut self.tap {
+            tap.flush();
+        }
+        stop
+    }
+
+    fn pour_unrecorded(&mut self, core: &mut Connection, channel: ChannelId, share: usize) -> PourStop {
         let mut poured = 0;
         for (slot, to) in [
             (&mut self.output, Stream::Main),

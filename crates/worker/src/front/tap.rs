@@ -1,9 +1,10 @@
 //! A session's pipe to the recorder. What the session shows goes into it as it is read, before it is encrypted for the client;
 //! what a client types, where that is recorded, as it comes.
 //!
-//! One call (writev) for each read of the terminal; none for what is beyond a stream's limit. The pipe does not wait. What
-//! does not fit is kept, at most one read, and the session's output is not read on until the recorder has taken it: nothing
-//! of a recording is lost because the recorder is slow for a moment. Where that lasts too long the monitor is told.
+//! A terminal gives 4 KB at a time, and each write to the pipe may wake the recorder. So what is read in one turn goes out
+//! together: one copy, and one write for 32 KB, or for the turn. None for what is beyond a stream's limit. The pipe does not
+//! wait. What does not fit is kept, and the session's output is not read on until the recorder has taken it: nothing of a
+//! recording is lost because the recorder is slow for a moment. Where that lasts too long the monitor is told.
 
 use fleetgate_record::frame::{self, Kind, MAX_BYTES};
 use fleetgate_record::pipe::{self, Head};
@@ -14,6 +15,10 @@ use std::time::Duration;
 /// So much of each stream of a program without a terminal is recorded: what a person would have read. A transfer of
 /// gigabytes makes no more, and is counted.
 const STREAM_LIMIT: u64 = 64 << 10;
+/// So many bytes of frames go out without waiting for the end of the turn.
+const TOGETHER: usize = 32 << 10;
+/// A session that shows less in a turn keeps no more room than this.
+const QUIET: usize = 8 << 10;
 /// So much typed input may wait for the recorder. What comes meanwhile is counted.
 const MAX_WAITING_INPUT: usize = 256 << 10;
 
@@ -25,9 +30,13 @@ pub(super) struct Tap {
     input: bool,
     terminal: Option<Rc<Fd>>,
     streams: [Limited; 3],
-    /// What the pipe had no room for.
+    /// Frames that are not in the pipe yet.
     kept: Vec<u8>,
     sent: usize,
+    /// Where the head of the last of them is, which may still grow.
+    open: Option<(usize, Kind)>,
+    /// The pipe had no room for them.
+    full: bool,
     /// The loop tells of room.
     watched: bool,
     /// Since when nothing was taken.
@@ -59,6 +68,8 @@ impl Tap {
             streams: [Kind::Stdout, Kind::Stderr, Kind::Stdin].map(limited),
             kept: Vec::new(),
             sent: 0,
+            open: None,
+            full: false,
             watched: false,
             stuck: None,
             told: false,
@@ -67,7 +78,7 @@ impl Tap {
 
     /// Whether more output may be read: what was read before is with the recorder.
     pub(super) fn has_room(&self) -> bool {
-        self.kept.is_empty()
+        !self.full
     }
 
     /// The pipe, where it turned out to be full and is not watched yet.
@@ -79,7 +90,7 @@ impl Tap {
         Some(&self.pipe)
     }
 
-    /// Output that was read into these parts, `len` bytes in all.
+    /// Output that was read into these parts, `len` bytes in all. It goes out with the next [`Tap::flush`], or when it is much.
     pub(super) fn output(&mut self, is_error: bool, parts: &[&mut [u8]], len: usize) {
         let mut filled: [&[u8]; file::MAX_PARTS] = [&[]; file::MAX_PARTS];
         let mut left = len;
@@ -93,7 +104,9 @@ impl Tap {
                 .iter()
                 .for_each(|part| self.put_limited(usize::from(is_error), part)),
         }
-        self.flush();
+        if self.kept.len() >= TOGETHER {
+            self.flush();
+        }
     }
 
     /// Input of the client's.
@@ -134,7 +147,7 @@ impl Tap {
             }
         }
         self.flush();
-        self.has_room()
+        self.kept.is_empty()
     }
 
     /// Another recorder goes on. What it was not sent whole is lost with the one before, and the recording says so.
@@ -142,6 +155,8 @@ impl Tap {
         self.pipe = pipe;
         self.kept = Vec::new();
         self.sent = 0;
+        self.open = None;
+        self.full = false;
         self.watched = false;
         self.stuck = None;
         self.told = false;
@@ -176,8 +191,22 @@ impl Tap {
         self.put(kind, &bytes[..count]);
     }
 
-    /// Queues frames of these bytes.
-    fn put(&mut self, kind: Kind, bytes: &[u8]) {
+    /// Queues frames of these bytes. What is read in one turn happened at one time, as far as anybody can tell.
+    fn put(&mut self, kind: Kind, mut bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
+        if let Some((at, of)) = self.open
+            && of == kind
+            && kind.is_stream()
+        {
+            let len = self.kept.len() - at - pipe::HEAD;
+            let (more, rest) = bytes.split_at(bytes.len().min(MAX_BYTES - len));
+            self.kept.extend_from_slice(more);
+            let len = u32::try_from(len + more.len()).unwrap_or(u32::MAX);
+            self.kept[at + 4..at + 8].copy_from_slice(&len.to_le_bytes());
+            bytes = rest;
+        }
         if bytes.is_empty() {
             return;
         }
@@ -188,23 +217,16 @@ impl Tap {
                 len: bytes.len(),
                 at: now.saturating_sub(self.since),
             };
-            let head = head.encode();
-            // Straight from where it was read, while the pipe has room: mostly there is no copy on our side.
-            let done = match self.kept.is_empty() {
-                true => file::write_parts(self.pipe.raw(), &[&head, bytes]).unwrap_or(0),
-                false => 0,
-            };
-            if done < pipe::HEAD + bytes.len() {
-                self.kept.extend_from_slice(&head[done.min(pipe::HEAD)..]);
-                self.kept
-                    .extend_from_slice(&bytes[done.saturating_sub(pipe::HEAD)..]);
-            }
+            self.open = Some((self.kept.len(), kind));
+            self.kept.extend_from_slice(&head.encode());
+            self.kept.extend_from_slice(bytes);
         }
     }
 
     /// Writes what is kept. Whether something was.
     pub(super) fn flush(&mut self) -> bool {
         let before = self.sent;
+        self.open = None;
         while self.sent < self.kept.len() {
             match file::write(self.pipe.raw(), &self.kept[self.sent..]) {
                 Ok(n) => self.sent += n,
@@ -217,10 +239,15 @@ impl Tap {
         if some {
             self.stuck = None;
         }
-        if self.sent == self.kept.len() && self.sent > 0 {
+        self.full = self.sent < self.kept.len();
+        if !self.full {
+            let was = std::mem::take(&mut self.sent);
             self.kept.clear();
-            self.kept.shrink_to(0);
-            self.sent = 0;
+            // A busy terminal fills it again at once; a quiet one needs less.
+            let room = self.kept.capacity();
+            if room > 2 * TOGETHER || room > QUIET && was < QUIET / 2 {
+                self.kept = Vec::new();
+            }
         }
         some
     }

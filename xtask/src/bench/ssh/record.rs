@@ -109,7 +109,7 @@ impl<'a> Line<'a> {
     /// `ssh` with a terminal or without one.
     fn command(&self, terminal: &str, command: &str) -> Command {
         let mut ssh = self.master.client(self.world);
-        ssh.args([terminal, "127.0.0.1", command]);
+        ssh.args([terminal, "127.0.0.1", command]).stderr(Stdio::null());
         ssh
     }
 
@@ -176,7 +176,7 @@ struct Typed {
 impl Typed {
     fn open(line: &Line<'_>) -> Result<Typed> {
         let mut child = line
-            .command("-tt", "echo ready; exec cat >/dev/null")
+            .command("-tt", "stty echo opost onlcr; echo ready; exec cat >/dev/null")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()

@@ -59,6 +59,7 @@ impl Kind {
     pub fn name(self) -> &'static str {
         match self {
             Kind::Ours { timed: true, .. } => "fleetgate, timed",
+            Kind::Ours { recorded: true, .. } => "fleetgate, recorded",
             Kind::Ours {
                 alone: true,
                 installed: true,
@@ -67,7 +68,6 @@ impl Kind {
             Kind::Ours { alone: true, .. } => "fleetgate, no cluster",
             Kind::Ours { installed: true, .. } => "fleetgate, installed",
             Kind::Ours { watched: true, .. } => "fleetgate, audit of files",
-            Kind::Ours { recorded: true, .. } => "fleetgate, recorded",
             Kind::Ours { pam: true, .. } => "fleetgate, PAM",
             Kind::Ours { .. } => "fleetgate",
             Kind::Sshd { pam: true } => "sshd, PAM",
