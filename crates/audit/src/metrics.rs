@@ -1,4 +1,4 @@
-//! Counters, and the loopback page that Prometheus reads them from.
+//! Counters, and the loopback page that Prometheus reads them from, with `/healthz` and `/readyz` beside it.
 //!
 //! The page is served by a thread of its own, one request after the other, each bounded in length and time: a client
 //! that stalls holds up other readers of the page and nobody else. Counting is an atomic addition. It never listens on
@@ -81,6 +81,8 @@ pub struct Metrics {
     cluster_serial: AtomicU64,
     cluster_as_of: AtomicU64,
     deaths: [AtomicU64; 8],
+    accepts: AtomicBool,
+    joined: AtomicBool,
 }
 
 impl Metrics {
@@ -142,6 +144,29 @@ impl Metrics {
     pub fn cluster(&self, serial: u64, as_of: u64) {
         self.cluster_serial.store(serial, Relaxed);
         self.cluster_as_of.store(as_of, Relaxed);
+    }
+
+    /// Whether connections are accepted, now.
+    pub fn accepts(&self, accepts: bool) {
+        self.accepts.store(accepts, Relaxed);
+    }
+
+    /// Whether the machine has joined a cluster.
+    pub fn joined(&self, joined: bool) {
+        self.joined.store(joined, Relaxed);
+    }
+
+    /// Whether the node does what it is there for, and what keeps it from that.
+    pub fn ready(&self) -> Result<(), String> {
+        if !self.accepts.load(Relaxed) {
+            return Err("no connection is accepted now: see the node's log".to_owned());
+        }
+        match self.joined.load(Relaxed) && self.cluster_serial.load(Relaxed) == 0 {
+            true => {
+                Err("the machine has joined a cluster and has no state of it: see the node's log".to_owned())
+            }
+            false => Ok(()),
+        }
     }
 
     /// A process of the node's own died.
@@ -435,7 +460,8 @@ fn answer(mut reader: TcpStream, metrics: &Metrics, audit: &Audit) -> std::io::R
         }
         request.extend_from_slice(&chunk[..got]);
     }
-    let answer = Request::parse(&request).answer(|| metrics.page(audit.lost()));
+    let answer =
+        Request::parse(&request).answer_with_health(|| metrics.page(audit.lost()), || metrics.ready());
     let mut rest = answer.as_bytes();
     while !rest.is_empty() {
         reader.set_write_timeout(Some(left(end)?))?;

@@ -7,6 +7,7 @@ use crate::cache::{self, StateCache, Stored};
 use crate::clock::Clock;
 use crate::documents::{Document, Serial};
 use crate::error::{Refused, Result};
+use crate::metrics::Counts;
 use crate::secret::fresh_id;
 use fleetgate_store::{
     Error as StoreError, Key, MAX_PAGE, Outcome, Prefix, Range, Revision, Step, Store, Update, Watch, all,
@@ -34,6 +35,7 @@ pub struct Ledger {
     clock: Arc<dyn Clock>,
     audit: Log,
     events: Arc<AtomicU64>,
+    counts: Arc<Counts>,
 }
 
 /// What keeps the copy up to date; it runs beside the service.
@@ -116,6 +118,7 @@ impl Ledger {
             clock,
             audit,
             events: Arc::new(AtomicU64::new(0)),
+            counts: Arc::default(),
         };
         Ok((ledger, follower))
     }
@@ -134,6 +137,18 @@ impl Ledger {
     /// The audit log.
     pub fn audit(&self) -> &Log {
         &self.audit
+    }
+
+    /// What happened, counted.
+    pub(crate) fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// Whether the store answers.
+    pub(crate) async fn probe(&self) -> Result<()> {
+        let first = Range::prefix(&Prefix::everything()).limit(1);
+        self.store.range(first).await?;
+        Ok(())
     }
 
     /// The time, in seconds.
@@ -215,6 +230,7 @@ impl Ledger {
 
     /// Puts an event into the audit log that goes with no change.
     pub async fn tell(&self, event: Event) -> Result<()> {
+        let name = event.name();
         let line = line(event, Some(fresh_id()?), self.clock.millis());
         let batch = Batch {
             source: "auth".to_string(),
@@ -223,11 +239,13 @@ impl Ledger {
             lines: vec![line],
         };
         self.audit.write(batch).await?;
+        self.counts.event(name);
         Ok(())
     }
 
     async fn commit(&self, mut steps: Vec<Step>, events: Vec<Event>) -> Result<Outcome> {
         let now = self.clock.millis();
+        let names: Vec<&str> = events.iter().map(Event::name).collect();
         for event in events {
             // In the order in which they happened, also those of one millisecond.
             let number = self.events.fetch_add(1, Ordering::Relaxed);
@@ -236,7 +254,11 @@ impl Ledger {
             let stored = serde_json::to_vec(&Stowed::from(&line)).unwrap_or_default();
             steps.push(cache::create(cache::key(&["outbox", &id]), &stored));
         }
-        Ok(self.store.transact(steps).await?)
+        let outcome = self.store.transact(steps).await?;
+        if matches!(outcome, Outcome::Done(_)) {
+            names.into_iter().for_each(|name| self.counts.event(name));
+        }
+        Ok(outcome)
     }
 
     /// Until the copy has this revision.

@@ -1,5 +1,5 @@
 //! The auth service: certificate authorities, users, roles, tokens, locks, the inventory, and the audit log. It alone
-//! has the authorities' keys; it carries nobody's session and dials nobody.
+//! has the authorities' keys; it carries nobody's session and dials nobody but the sinks that audit events go to.
 #![forbid(unsafe_code)]
 #![cfg_attr(
     not(test),
@@ -27,6 +27,7 @@ mod devices;
 mod documents;
 mod error;
 mod expiry;
+mod export;
 mod grpc;
 mod init;
 mod inventory;
@@ -35,6 +36,7 @@ mod ledger;
 mod limits;
 mod login;
 mod members;
+mod metrics;
 mod nodes;
 mod one_time;
 mod password;

@@ -15,7 +15,10 @@ impl Service {
         });
         match has_line {
             true => self.ledger.tell(event).await,
-            false => Ok(()),
+            false => {
+                self.ledger.counts().event(event.name());
+                Ok(())
+            }
         }
     }
 

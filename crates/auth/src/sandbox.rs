@@ -1,6 +1,6 @@
 //! What the auth service gives up before it opens its state: all files but those in its directory, the capabilities that it
 //! does not need, cores that would hold keys, and the system calls that no service makes. Nothing is taken back. It looks no
-//! names up, so it reads nothing of the system's either.
+//! names up, so it reads nothing of the system's either, unless audit events go to a host that has to be looked up.
 
 use crate::error::{Refused, Result};
 use fleetgate_store::Address;
@@ -11,10 +11,13 @@ use std::path::Path;
 
 /// What is kept of root: a port that is below 1024.
 const KEPT: u32 = credentials::LOW_PORTS;
+/// What name look-ups read: libraries, /etc, and where resolvers put their files. /etc as a whole, since its files are
+/// replaced while the service runs.
+const LOOK_UPS: [&CStr; 5] = [c"/etc", c"/usr", c"/lib", c"/lib64", c"/run"];
 
 /// Confines this process, which is an auth service with its files in `directory`, its state at `state` and nothing else, and has one thread. What
-/// this kernel has not is told in the log; what it has and fails is an error.
-pub fn enter(directory: &Path, state: &Address) -> Result<()> {
+/// this kernel has not is told in the log; what it has and fails is an error. `looks_up`: names have to be looked up.
+pub fn enter(directory: &Path, state: &Address, looks_up: bool) -> Result<()> {
     let refused = |failure: service::Failure| Refused::unavailable(failure.to_string());
     let elsewhere = state.directory().filter(|at| !at.starts_with(directory));
     let mut own = Vec::new();
@@ -34,7 +37,8 @@ pub fn enter(directory: &Path, state: &Address) -> Result<()> {
     let own: Vec<&CStr> = own.iter().map(CString::as_c_str).collect();
     seed_sqlite()?;
     service::forbid_cores().map_err(refused)?;
-    if let Some(lack) = service::keep_files(&[], &own).map_err(refused)? {
+    let read: &[&CStr] = if looks_up { &LOOK_UPS } else { &[] };
+    if let Some(lack) = service::keep_files(read, &own).map_err(refused)? {
         tracing::warn!("{lack}: auth's user alone keeps it from files");
     }
     let permitted =
@@ -92,7 +96,7 @@ mod tests {
         };
         assert_eq!(tries(), [true; 6]);
         let confined = std::thread::spawn(move || {
-            enter(&own, &Address::in_directory(&own)).expect("this kernel has it");
+            enter(&own, &Address::in_directory(&own), false).expect("this kernel has it");
             tries()
         });
         let found = confined.join().expect("it ends");
@@ -100,7 +104,7 @@ mod tests {
         assert_eq!(found, [true, true, false, false, false, false]);
         let (nowhere, here) = (Path::new("/nowhere/at/all"), std::env::temp_dir());
         for (directory, state) in [(nowhere, &*here), (&*here, nowhere)] {
-            let missing = enter(directory, &Address::in_directory(state))
+            let missing = enter(directory, &Address::in_directory(state), false)
                 .expect_err("there is none")
                 .words;
             assert!(missing.contains("fleetgate init"), "{missing}");

@@ -8,6 +8,8 @@ use crate::error::{Refused, Result};
 use crate::init::open_audit;
 use crate::service::Service;
 use crate::tls_identity::TlsIdentity;
+use crate::{export, metrics};
+use fleetgate_export::Sink;
 use fleetgate_net::tls;
 use fleetgate_store::{Address, Error as StoreError, Store};
 use std::net::SocketAddr;
@@ -49,6 +51,10 @@ pub struct Config {
     pub listen: SocketAddr,
     /// How large the audit log may be.
     pub audit_size: u64,
+    /// Where its events go.
+    pub exports: Vec<Sink>,
+    /// Where metrics are served; loopback only. None: nowhere.
+    pub metrics: Option<SocketAddr>,
     /// The time.
     pub clock: Arc<dyn Clock>,
     /// The most connections by TLS at once, but for those that are kept for proxies.
@@ -65,6 +71,8 @@ impl Config {
             state: Address::in_directory(directory),
             listen: SocketAddr::from(([127, 0, 0, 1], 3025)),
             audit_size: DEFAULT_SIZE,
+            exports: Vec::new(),
+            metrics: None,
             clock: Arc::new(MachineClock),
             connections: MAX_CONNECTIONS,
             handshakes: HANDSHAKES_OF_ONE,
@@ -112,6 +120,10 @@ impl Server {
         let audit = open_audit(&config.directory, config.audit_size, config.clock.clone())?;
         let (service, beside) = Service::open(store, audit, config.clock.clone()).await?;
         let mut beside = beside.start();
+        export::start(&config.exports, service.ledger.audit(), &mut beside).await;
+        if let Some(address) = config.metrics {
+            beside.spawn(metrics::serve(address, &service, &config.exports));
+        }
         let shown = TlsIdentity::new(service.clone()).await?;
         let (tell, served) = watch::channel(shown.server()?);
         beside.spawn(async move {

@@ -2,6 +2,7 @@
 //! reads no socket and writes none; those who serve a page do, each in its own way.
 
 use std::fmt::{Display, Write as _};
+use std::net::SocketAddr;
 
 /// The longest request that is read.
 pub const MAX_REQUEST: usize = 8192;
@@ -13,6 +14,69 @@ pub struct Request<'a> {
     path: Option<&'a str>,
     /// The token of `Authorization: Bearer`.
     pub token: Option<&'a [u8]>,
+}
+
+/// What is there at a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Text {
+    /// The status, with its words.
+    pub status: &'static str,
+    /// What kind of text it is.
+    pub content_type: &'static str,
+    /// The text.
+    pub body: String,
+}
+
+/// What a service has at a path of its page: `/metrics`, `/healthz` (it serves), `/readyz` (it can do what it is there for;
+/// what keeps it from that is said).
+#[must_use]
+pub fn at(path: &str, metrics: impl FnOnce() -> String, ready: impl FnOnce() -> Result<(), String>) -> Text {
+    let (status, body) = match path {
+        "/metrics" => {
+            return Text {
+                status: "200 OK",
+                content_type: "text/plain; version=0.0.4; charset=utf-8",
+                body: metrics(),
+            };
+        }
+        "/healthz" => ("200 OK", "ok\n".to_owned()),
+        "/readyz" => match ready() {
+            Ok(()) => ("200 OK", "ready\n".to_owned()),
+            Err(why) => ("503 Service Unavailable", format!("not ready: {why}\n")),
+        },
+        _ => (
+            "404 Not Found",
+            "there is /metrics, /healthz and /readyz, and nothing else\n".to_owned(),
+        ),
+    };
+    Text {
+        status,
+        content_type: "text/plain; charset=utf-8",
+        body,
+    }
+}
+
+/// Whether the page may be served at this address: it is not encrypted, and asks nobody who reads it.
+pub fn check(address: SocketAddr) -> Result<(), String> {
+    match address.ip().to_canonical().is_loopback() {
+        true => Ok(()),
+        false => Err(format!(
+            "metrics are served on loopback only, and {address} is not: use 127.0.0.1:{}",
+            address.port()
+        )),
+    }
+}
+
+impl Text {
+    /// The status alone.
+    #[must_use]
+    pub fn code(&self) -> u16 {
+        self.status
+            .split(' ')
+            .next()
+            .and_then(|code| code.parse().ok())
+            .unwrap_or(500)
+    }
 }
 
 /// Whether the request is there as a whole.
@@ -35,6 +99,24 @@ impl<'a> Request<'a> {
             // Two of them would leave open which one counts.
             token: token.filter(|_| tokens.next().is_none()),
         }
+    }
+
+    /// The answer of a service that has health too; see [`at`].
+    #[must_use]
+    pub fn answer_with_health(
+        &self,
+        metrics: impl FnOnce() -> String,
+        ready: impl FnOnce() -> Result<(), String>,
+    ) -> String {
+        let Some(path) = self.path else {
+            return self.answer(metrics);
+        };
+        let text = at(path, metrics, ready);
+        answer(
+            text.status,
+            &format!("Content-Type: {}", text.content_type),
+            &text.body,
+        )
     }
 
     /// The answer, with the page that `page` makes.
@@ -164,6 +246,30 @@ mod tests {
         ] {
             assert_eq!(token(headers), found.map(|f| f.as_bytes().to_vec()), "{headers}");
         }
+    }
+
+    #[test]
+    fn health_and_readiness_have_paths_of_their_own() {
+        let ask = |path: &str, ready: Result<(), &str>| {
+            let text = at(path, || "page".to_owned(), || ready.map_err(str::to_owned));
+            (text.code(), text.body)
+        };
+        assert_eq!(ask("/metrics", Err("x")), (200, "page".to_owned()));
+        assert_eq!(ask("/healthz", Err("x")), (200, "ok\n".to_owned()));
+        assert_eq!(ask("/readyz", Ok(())), (200, "ready\n".to_owned()));
+        assert_eq!(ask("/readyz", Err("why")), (503, "not ready: why\n".to_owned()));
+        assert_eq!(ask("/", Ok(())).0, 404);
+        let request = Request::parse(b"GET /readyz HTTP/1.1\r\n\r\n");
+        let answer = request.answer_with_health(String::new, || Err("why".to_owned()));
+        assert!(answer.starts_with("HTTP/1.1 503 ") && answer.ends_with("\r\n\r\nnot ready: why\n"));
+        let post = Request::parse(b"POST /readyz HTTP/1.1\r\n\r\n");
+        assert!(
+            post.answer_with_health(String::new, || Ok(()))
+                .starts_with("HTTP/1.1 405 ")
+        );
+        assert!(check("127.0.0.1:1".parse().unwrap()).is_ok() && check("[::1]:1".parse().unwrap()).is_ok());
+        let refused = check("0.0.0.0:9".parse().unwrap()).unwrap_err();
+        assert!(refused.contains("127.0.0.1:9"), "{refused}");
     }
 
     #[test]

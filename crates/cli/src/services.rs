@@ -6,6 +6,7 @@ use crate::flags::{Arguments, Outcome};
 use fleetgate_auth::clock::MachineClock;
 use fleetgate_base::notify::Notify;
 use fleetgate_base::parent;
+use fleetgate_base::scrape;
 use fleetgate_base::sockets::InheritedSockets;
 use fleetgate_policy::toml_mistake::Mistake;
 use fleetgate_sys::signals;
@@ -35,6 +36,11 @@ struct AuthSection {
     relays: Option<toml::Value>,
     /// How large the audit log may be, in bytes.
     audit_size: Option<u64>,
+    /// Where metrics are served.
+    metrics: Option<SocketAddr>,
+    /// Where audit events go.
+    #[serde(default)]
+    export: Vec<fleetgate_export::Form>,
 }
 
 /// `auth`
@@ -45,7 +51,8 @@ pub fn auth(given: &Arguments) -> Outcome {
         let listen = config.listen;
         format!("{listen} cannot be listened on: {e}; is another auth service running?")
     })?;
-    fleetgate_auth::sandbox::enter(&config.directory, &config.state)?;
+    let looks_up = config.exports.iter().any(fleetgate_export::Sink::looks_up);
+    fleetgate_auth::sandbox::enter(&config.directory, &config.state, looks_up)?;
     parent::follow()?;
     runtime()?.block_on(async {
         let socket = config.directory.join(fleetgate_auth::SOCKET);
@@ -79,6 +86,10 @@ pub fn auth_config(path: &Path) -> Result<fleetgate_auth::Config, String> {
             &"`relays` in [auth] does nothing any more: auth knows a proxy by its certificate, wherever it is; remove the line",
         ));
     }
+    let exports = fleetgate_export::read(&text, &section.export).map_err(|mistake| failed(&mistake))?;
+    if let Some(address) = section.metrics {
+        scrape::check(address).map_err(|why| failed(&why))?;
+    }
     let plain = fleetgate_auth::Config::new(&section.state_directory);
     let state = section
         .state
@@ -87,6 +98,8 @@ pub fn auth_config(path: &Path) -> Result<fleetgate_auth::Config, String> {
         state: state.transpose()?.unwrap_or(plain.state),
         listen: section.listen.unwrap_or(plain.listen),
         audit_size: section.audit_size.unwrap_or(plain.audit_size),
+        exports,
+        metrics: section.metrics,
         clock: Arc::new(MachineClock),
         ..plain
     })
@@ -234,6 +247,30 @@ mod tests {
             refused.contains("`relays`") && refused.contains("remove the line"),
             "{refused}"
         );
+        for (more, words) in [
+            ("metrics = \"0.0.0.0:9\"\n", "use 127.0.0.1:9"),
+            (
+                "[[auth.export]]\nname = \"siem\"\ntype = \"sylog\"\n",
+                "line 6: `auth.export.type` is one of `syslog`, `otlp`, `webhook`, not `sylog`",
+            ),
+            (
+                "[[auth.export]]\nname = \"siem\"\ntype = \"syslog\"\naddres = \"h:1\"\n",
+                "line 7: unknown field `addres`",
+            ),
+            (
+                "[[auth.export]]\nname = \"siem\"\ntype = \"syslog\"\naddress = \"h:1\"\n",
+                "line 5: [[auth.export]]: `ca` is missing",
+            ),
+            (
+                "[[auth.export]]\nname = \"siem\"\ntype = \"syslog\"\naddress = \"h:1\"\ntls = false\nurl = \"x\"\n",
+                "line 9: [[auth.export]]: `url` does nothing where type = \"syslog\"",
+            ),
+        ] {
+            let refused = read(&format!("{plain}{more}")).expect_err(more);
+            assert!(refused.contains(words), "{more}: {refused}");
+        }
+        let hook = "[[auth.export]]\nname = \"a\"\ntype = \"webhook\"\nurl = \"http://192.0.2.1:8/\"\n";
+        assert_eq!(read(&format!("{plain}metrics = \"127.0.0.1:9\"\n{hook}")), Ok(7));
         let elsewhere = |state: &str| {
             std::fs::write(&path, format!("{plain}state = \"{state}\"\n")).expect("written");
             auth_config(&path).map(|config| config.state.to_string())

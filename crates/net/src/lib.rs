@@ -18,7 +18,9 @@ pub mod h2;
 pub mod http1;
 pub mod otlp;
 pub mod pin;
+pub mod post;
 pub mod relay;
+pub mod scrape;
 #[cfg(feature = "testing")]
 pub mod testing;
 pub mod tls;

@@ -27,6 +27,7 @@ pub const WAITING: usize = 8_192;
 pub(crate) struct Audit {
     to_disk: Sender<String>,
     lost: Arc<AtomicU64>,
+    dials: AtomicU64,
     proxy: String,
 }
 
@@ -43,6 +44,7 @@ pub(crate) fn audit(proxy: &str) -> (Audit, Events) {
     let audit = Audit {
         to_disk,
         lost: lost.clone(),
+        dials: AtomicU64::new(0),
         proxy: proxy.to_owned(),
     };
     (audit, Events { from_all, lost })
@@ -51,9 +53,17 @@ pub(crate) fn audit(proxy: &str) -> (Audit, Events) {
 impl Audit {
     /// Writes one down, with the fields of these objects.
     pub(crate) fn tell(&self, event: &str, fields: &[&Value]) {
+        if event == "dial" {
+            self.dials.fetch_add(1, Relaxed);
+        }
         if self.to_disk.try_send(self.line(event, fields)).is_err() {
             self.lost.fetch_add(1, Relaxed);
         }
+    }
+
+    /// Dials that were told of.
+    pub(crate) fn dials(&self) -> u64 {
+        self.dials.load(Relaxed)
     }
 
     /// The line that is written of an event.

@@ -49,6 +49,8 @@ pub struct Config {
     /// How those are treated.
     #[serde(deserialize_with = "strangers")]
     pub strangers: Strangers,
+    /// Where metrics are served; loopback only. Absent: nowhere.
+    pub metrics: Option<SocketAddr>,
     /// An OpenTelemetry collector, `http://host:port`, that gets the steps of every connection, the nodes' among them.
     pub collector: Option<String>,
 }
@@ -72,6 +74,7 @@ impl Default for Config {
             unauthenticated: 4_096,
             unauthenticated_per_source: 256,
             strangers: Strangers::default(),
+            metrics: None,
             collector: None,
         }
     }
@@ -136,6 +139,9 @@ impl Config {
         if !matches!(port, Some(Ok(_))) {
             return Err(ConfigError("auth is to be host:port".to_owned()));
         }
+        if let Some(address) = self.metrics {
+            fleetgate_base::scrape::check(address).map_err(ConfigError)?;
+        }
         if let Some(collector) = &self.collector {
             otlp::target(collector).map_err(|why| ConfigError(format!("collector: {why}")))?;
         }
@@ -195,6 +201,7 @@ mod tests {
             ("sessions_per_user = 0", "nobody could come in"),
             ("dials_per_second = 0", "from 1 to 100000"),
             ("dials_per_second = 100001", "from 1 to 100000"),
+            ("metrics = \"0.0.0.0:9100\"", "use 127.0.0.1:9100"),
             (
                 "collector = \"collector\"",
                 "collector: \"collector\" is no collector",

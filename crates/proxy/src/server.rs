@@ -15,7 +15,7 @@ use crate::state::View;
 use crate::strangers::Strangers;
 use crate::tunnel_control::LAST_WORDS;
 use crate::tunnels::Tunnels;
-use crate::{audit_delivery, auth, auth_relay, probes, sandbox, ssh_service};
+use crate::{audit_delivery, auth, auth_relay, metrics, probes, sandbox, ssh_service};
 use fleetgate_net::Credentials;
 use fleetgate_net::otlp::Exporter;
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::{Notify, oneshot, watch};
-use tokio::task::{JoinSet, LocalSet};
+use tokio::task::{AbortHandle, JoinSet, LocalSet};
 
 /// How long what is open has to end when the proxy stops.
 pub const STOP: Duration = Duration::from_secs(5);
@@ -149,6 +149,10 @@ impl Server {
                 strangers.tell(&shared.audit);
             }
         });
+        let page = shared
+            .config
+            .metrics
+            .map(|address| tasks.spawn(metrics::serve(address, Arc::downgrade(&shared))));
         let mux = Arc::new(Mux::new(shared.clone()));
         let (close, closing) = oneshot::channel();
         let accepting = tokio::spawn(mux.run(listener, closing));
@@ -166,6 +170,8 @@ impl Server {
         // Nodes dial again when they hear that this process leaves: by then it accepts nobody.
         let _ = close.send(());
         let _ = accepting.await;
+        // The next proxy serves the page from here on.
+        page.iter().for_each(AbortHandle::abort);
         shared.leaving.send_replace(true);
         if drains {
             let user_connections = *shared.user_connections.borrow();

@@ -3,6 +3,7 @@
 //! `fleetgate_policy::strangers`', as on nodes; this file holds the places. It looks at no byte of a connection.
 
 use crate::audit::{Audit, time};
+use crate::refusals::{NO_PLACE, Refusals};
 use fleetgate_policy::address::Network;
 use fleetgate_policy::strangers::{
     Admission, Bounds, Full, Lines, Offence, Penalties, Settings, WINDOW, WaitingConnections,
@@ -26,6 +27,7 @@ pub(crate) struct Strangers {
     start: Instant,
     /// There is something to sum.
     sums: Notify,
+    refusals: Refusals,
 }
 
 struct Inner {
@@ -59,7 +61,13 @@ impl Strangers {
             bounds,
             start: Instant::now(),
             sums: Notify::new(),
+            refusals: Refusals::default(),
         }
+    }
+
+    /// What was refused, counted.
+    pub(crate) fn refusals(&self) -> &Refusals {
+        &self.refusals
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -77,6 +85,10 @@ impl Strangers {
 
     /// A place for somebody from this address; why there is none.
     pub(crate) fn enter(&self, address: IpAddr) -> Result<StrangerSlot, String> {
+        self.place(address).inspect_err(|_| self.refusals.count(NO_PLACE))
+    }
+
+    fn place(&self, address: IpAddr) -> Result<StrangerSlot, String> {
         let now = self.now();
         let mut inner = self.lock();
         if let Some(left) = inner.penalties.refuses_connection(address, now) {
@@ -138,6 +150,7 @@ impl Strangers {
     /// Whether this has an audit line of its own; if not it is summed. `is_user`: the cluster knows who it is.
     pub(crate) fn has_line(&self, address: IpAddr, what: &'static str, is_user: bool) -> bool {
         let (now, source) = (self.now(), self.settings.source(address));
+        self.refusals.count(what);
         let mut inner = self.lock();
         let is_first = inner.lines.ends().is_none();
         let has_line = inner

@@ -169,3 +169,17 @@ fn a_port_that_is_taken_is_tried_until_it_is_free() {
     drop(taken);
     assert_eq!(port(&page), address.port());
 }
+
+#[test]
+fn a_node_is_ready_when_it_accepts_and_has_the_state_of_its_cluster() {
+    let metrics = Metrics::default();
+    assert!(metrics.ready().is_err(), "the lobby is not there yet");
+    metrics.accepts(true);
+    assert_eq!(metrics.ready(), Ok(()), "it has joined no cluster");
+    metrics.joined(true);
+    assert!(metrics.ready().expect_err("no state").contains("no state of it"));
+    metrics.cluster(7, 1);
+    assert_eq!(metrics.ready(), Ok(()));
+    metrics.accepts(false);
+    assert!(metrics.ready().is_err());
+}

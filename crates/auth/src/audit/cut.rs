@@ -1,6 +1,7 @@
 //! What goes from a log that is too large. The oldest events do, unless one machine has told more than its share of the log:
 //! then the oldest of its own. So a machine that was taken over, or runs wild, does not push out what others have told.
 
+use super::exports::count_lost;
 use super::log::{own, put};
 use super::{Event, event};
 use rusqlite::{Connection, OptionalExtension, params};
@@ -48,6 +49,7 @@ fn cut_oldest(db: &Connection) -> Result<usize, rusqlite::Error> {
         Ok((row.get(0)?, row.get(1)?))
     })?;
     let until = first + ((last - first) / CUT.cast_signed()).max(1);
+    count_lost(db, "id < ?1", &[&until])?;
     db.execute("DELETE FROM events WHERE id < ?1", [until])
 }
 
@@ -105,8 +107,10 @@ fn cut_of(db: &Connection, teller: &Teller, bytes: u64) -> Result<usize, rusqlit
             |row| row.get(0),
         )
         .optional()?;
+    let until = until.unwrap_or(i64::MAX);
+    count_lost(db, &format!("id <= ?2 AND {is_its}"), &[&name, &until])?;
     db.execute(
         &format!("DELETE FROM events NOT INDEXED WHERE id <= ?2 AND {is_its}"),
-        params![name, until.unwrap_or(i64::MAX)],
+        params![name, until],
     )
 }

@@ -2,8 +2,11 @@
 //! disk. What a source handed in before is not written twice.
 
 use super::cut::cut;
+use super::exports::{Lost, Note, lost};
 use super::schema::{said, writer};
-use super::{AuditError, Event, MAX_LINE, MAX_LOGS, MAX_READERS, MAX_UNWRITTEN_REQUESTS, event};
+use super::{
+    AuditError, Event, MAX_EXPORT_READERS, MAX_LINE, MAX_LOGS, MAX_READERS, MAX_UNWRITTEN_REQUESTS, event,
+};
 use crate::clock::{Clock, read_rfc3339};
 use rusqlite::{Connection, OptionalExtension, params};
 use serde_json::{Map, Value};
@@ -27,7 +30,9 @@ pub struct Log {
     path: Arc<PathBuf>,
     work: mpsc::Sender<Work>,
     last: watch::Receiver<i64>,
+    pub(super) lost: watch::Receiver<Lost>,
     pub(super) readers: Arc<Semaphore>,
+    pub(super) export_readers: Arc<Semaphore>,
 }
 
 /// How it is kept.
@@ -94,8 +99,13 @@ pub enum Teller<'a> {
 /// What a proxy says of itself about a node: that somebody wants to get there.
 const OF_PROXIES: [&str; 3] = ["dial", "dial_denied", "dial_ended"];
 
-/// A batch, and who waits for its end.
-type Work = (Batch, oneshot::Sender<Result<u64, AuditError>>);
+/// What is to be written, and who waits for it to be on the disk.
+pub(super) enum Work {
+    /// Events; answered with the position up to which the source's file is kept.
+    Batch(Batch, oneshot::Sender<Result<u64, AuditError>>),
+    /// How far a sink is.
+    Note(Note, oneshot::Sender<Result<(), AuditError>>),
+}
 
 impl Log {
     /// Opens it, and makes it with mode 0600 when there is none.
@@ -115,12 +125,14 @@ impl Log {
             .map_err(|e| said(path, &e))?;
         let (work, waiting) = mpsc::channel(MAX_UNWRITTEN_REQUESTS);
         let (told, last) = watch::channel(last.unwrap_or(0));
+        let (lost_told, lost) = watch::channel(lost(&db).map_err(|e| said(path, &e))?);
         let path = Arc::new(path.to_owned());
         let mut thread = Writer {
             path: path.clone(),
             db,
             settings,
             last: told,
+            lost: lost_told,
         };
         std::thread::Builder::new()
             .name("audit".to_string())
@@ -130,18 +142,24 @@ impl Log {
             path,
             work,
             last,
+            lost,
             readers: Arc::new(Semaphore::new(MAX_READERS)),
+            export_readers: Arc::new(Semaphore::new(MAX_EXPORT_READERS)),
         })
     }
 
     /// Writes a batch; answered when it is on the disk, with the position up to which the source's file is kept.
     pub async fn write(&self, batch: Batch) -> Result<u64, AuditError> {
         let (answer, done) = oneshot::channel();
-        self.work.try_send((batch, answer)).map_err(|e| match e {
+        self.put_to_work(Work::Batch(batch, answer))?;
+        done.await.unwrap_or(Err(AuditError::Closed))
+    }
+
+    pub(super) fn put_to_work(&self, work: Work) -> Result<(), AuditError> {
+        self.work.try_send(work).map_err(|e| match e {
             mpsc::error::TrySendError::Full(_) => AuditError::Busy,
             mpsc::error::TrySendError::Closed(_) => AuditError::Closed,
-        })?;
-        done.await.unwrap_or(Err(AuditError::Closed))
+        })
     }
 
     /// The number of the last event, as it grows.
@@ -236,6 +254,7 @@ struct Writer {
     db: Connection,
     settings: Settings,
     last: watch::Sender<i64>,
+    lost: watch::Sender<Lost>,
 }
 
 impl Writer {
@@ -252,40 +271,68 @@ impl Writer {
     }
 
     fn write(&mut self, together: Vec<Work>) {
-        let batches: Vec<&Batch> = together.iter().map(|(batch, _)| batch).collect();
-        match self.commit(&batches) {
-            Ok((kept, last)) => {
-                for ((_, answer), kept) in together.into_iter().zip(kept) {
-                    let _ = answer.send(Ok(kept));
+        match self.commit(&together) {
+            Ok(Committed { kept, last, lost }) => {
+                let mut kept = kept.into_iter();
+                for work in together {
+                    match work {
+                        Work::Batch(_, answer) => drop(answer.send(kept.next().ok_or(AuditError::Closed))),
+                        Work::Note(_, answer) => drop(answer.send(Ok(()))),
+                    }
                 }
                 self.last.send_if_modified(|seen| {
                     let grew = last > *seen;
                     *seen = last.max(*seen);
                     grew
                 });
+                self.lost.send_if_modified(|known| {
+                    let is_other = *known != lost;
+                    *known = lost;
+                    is_other
+                });
             }
             Err(error) => {
                 let told = said(&self.path, &error);
                 tracing::error!("{told}");
-                for (_, answer) in together {
-                    let _ = answer.send(Err(told.clone()));
+                for work in together {
+                    match work {
+                        Work::Batch(_, answer) => drop(answer.send(Err(told.clone()))),
+                        Work::Note(_, answer) => drop(answer.send(Err(told.clone()))),
+                    }
                 }
             }
         }
     }
 
-    fn commit(&mut self, batches: &[&Batch]) -> Result<(Vec<u64>, i64), rusqlite::Error> {
+    fn commit(&mut self, together: &[Work]) -> Result<Committed, rusqlite::Error> {
         let now = self.settings.clock.millis();
         let transaction = self.db.transaction()?;
-        let mut kept = Vec::with_capacity(batches.len());
-        for batch in batches {
-            kept.push(append(&transaction, batch, now)?);
+        let mut kept = Vec::with_capacity(together.len());
+        for work in together {
+            match work {
+                Work::Batch(batch, _) => kept.push(append(&transaction, batch, now)?),
+                Work::Note(note, _) => note.write(&transaction)?,
+            }
         }
         cut(&transaction, self.settings.size, now)?;
         let last: Option<i64> = transaction.query_row("SELECT max(id) FROM events", [], |row| row.get(0))?;
+        let lost = lost(&transaction)?;
         transaction.commit()?;
-        Ok((kept, last.unwrap_or(0)))
+        Ok(Committed {
+            kept,
+            last: last.unwrap_or(0),
+            lost,
+        })
     }
+}
+
+/// What was written.
+struct Committed {
+    /// Up to where the source's file of each batch is kept.
+    kept: Vec<u64>,
+    /// The number of the last event.
+    last: i64,
+    lost: Lost,
 }
 
 /// What of a batch was not written before; up to where the source's file is kept then.

@@ -5,12 +5,14 @@
 mod copy;
 mod cut;
 pub mod event;
+mod exports;
 mod log;
 mod reader;
 mod schema;
 
 pub use copy::copy;
 pub use event::Event;
+pub use exports::{Exported, Lost};
 pub use log::{Batch, Line, Log, Settings, Teller, lines};
 pub use reader::{Found, Mark, Query};
 pub use schema::check;
@@ -28,6 +30,8 @@ pub const MAX_LOGS: u32 = 64;
 pub const MAX_UNWRITTEN_REQUESTS: usize = 1024;
 /// The most queries at once.
 pub const MAX_READERS: usize = 4;
+/// The most reads at once for those who get every event; no query waits for them, nor they for queries.
+pub const MAX_EXPORT_READERS: usize = 2;
 /// How large the log may be, unless told otherwise.
 pub const DEFAULT_SIZE: u64 = 4 << 30;
 

@@ -8,6 +8,8 @@ use rusqlite::OptionalExtension;
 use rusqlite::types::Value;
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
+use tokio::sync::Semaphore;
 
 /// The most events of one page.
 const PAGE: u32 = 500;
@@ -237,7 +239,16 @@ impl Log {
         &self,
         work: impl FnOnce(&rusqlite::Connection) -> Result<T, rusqlite::Error> + Send + 'static,
     ) -> Result<T, AuditError> {
-        let permit = self.readers.clone().acquire_owned().await;
+        self.read_by(&self.readers, work).await
+    }
+
+    /// The same within the bound of these readers.
+    pub(super) async fn read_by<T: Send + 'static>(
+        &self,
+        readers: &Arc<Semaphore>,
+        work: impl FnOnce(&rusqlite::Connection) -> Result<T, rusqlite::Error> + Send + 'static,
+    ) -> Result<T, AuditError> {
+        let permit = readers.clone().acquire_owned().await;
         let path = self.path().to_owned();
         let read = move || {
             let _permit = permit.map_err(|_| AuditError::Closed)?;

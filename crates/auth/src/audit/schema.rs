@@ -1,6 +1,7 @@
 //! The audit log's tables and what SQLite says about them. All SQL of the log's shape is here.
 
 use super::AuditError;
+use super::exports;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use std::path::Path;
 
@@ -74,6 +75,8 @@ pub(super) fn writer(path: &Path) -> Result<Connection, AuditError> {
     }
     alone(&db).map_err(told)?;
     db.execute_batch(INDEXES).map_err(told)?;
+    // A fleetgate that does not know it leaves it alone.
+    db.execute_batch(exports::TABLE).map_err(told)?;
     db.pragma_update(None, "journal_mode", "WAL").map_err(told)?;
     db.pragma_update(None, "cache_size", -CACHE_KB).map_err(told)?;
     // What was acknowledged survives a power cut: the journal is flushed at each commit.

@@ -6,6 +6,7 @@ mod backup;
 mod bounds;
 mod clocks;
 mod devices;
+mod exports;
 mod faults;
 mod lockout;
 mod log_shares;

@@ -75,6 +75,8 @@ pub enum Believe {
     Pin(Pin),
     /// Certificates by the system's authorities: a proxy with a given certificate.
     System,
+    /// Certificates by the authorities in this text (PEM): servers that are nobody's of a cluster.
+    Given(Arc<[u8]>),
 }
 
 /// Who is at the other end, after the handshake.
@@ -231,6 +233,7 @@ impl Client {
             Believe::Trust(trust) => Arc::new(verify::Servers::by(trust.roots.clone(), provider())?),
             Believe::Pin(pin) => Arc::new(verify::PinnedServers::new(*pin, provider())),
             Believe::System => verify::system(provider())?,
+            Believe::Given(pem) => verify::given(pem, provider())?,
         };
         let builder = ClientConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&rustls::version::TLS13])

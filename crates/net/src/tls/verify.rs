@@ -75,6 +75,23 @@ pub(crate) fn system(provider: Arc<CryptoProvider>) -> Result<Arc<dyn ServerCert
     Ok(usual)
 }
 
+/// By the authorities in a PEM text.
+pub(crate) fn given(pem: &[u8], provider: Arc<CryptoProvider>) -> Result<Arc<dyn ServerCertVerifier>, Error> {
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(pem) {
+        let added = match certificate {
+            Ok(certificate) => roots.add(certificate).map_err(|e| e.to_string()),
+            Err(e) => Err(e.to_string()),
+        };
+        added
+            .map_err(|e| Error::setting(format!("an authority's certificate cannot be read as PEM: {e}")))?;
+    }
+    let usual = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
+        .build()
+        .map_err(|_| Error::setting("there is no authority's certificate (PEM)"))?;
+    Ok(usual)
+}
+
 /// A verifier's part that is the same for all: the handshake's signatures, of TLS 1.3 alone.
 macro_rules! tls13_signatures_alone {
     () => {

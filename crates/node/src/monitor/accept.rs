@@ -171,6 +171,7 @@ impl Monitor {
                         "no connection can be accepted: {e}; raise LimitNOFILE or lower limits.connections"
                     );
                     self.listeners.pause(&self.tools.wakes);
+                    self.tools.metrics.accepts(false);
                     self.tools.timers.after(PAUSE, Key::new(Owner::Listeners, RESUME));
                     return;
                 }

@@ -15,6 +15,7 @@ use super::tunnel::Tunnel;
 use super::wakes::{Key, Owner};
 use crate::config::cluster::{Change, Cluster, ClusterLogin, SignedState};
 use crate::config::trust::Trust;
+use crate::identity::is_joined;
 use fleetgate_policy::AccountName;
 use fleetgate_policy::cluster::{ContainerLabels, Identity, Reason, Refusal};
 use fleetgate_sys::process;
@@ -115,6 +116,8 @@ impl Monitor {
 
     /// The configuration was read again: the machine may have joined or left, and its labels be others.
     pub(crate) fn cluster_reloaded(&mut self, loaded: Option<(Tunnel, Cluster)>) {
+        let joined = is_joined(&self.tools.config.state_directory);
+        self.tools.metrics.joined(joined);
         let (tunnel, loaded) = loaded.unzip();
         let both = self.tunnel.as_ref().zip(tunnel.as_ref());
         let is_same = both.is_some_and(|(known, loaded)| known.is_of(loaded));

@@ -252,6 +252,7 @@ pub fn open(parts: Parts) -> Result<Monitor, MonitorError> {
     let (audit, writing) = Audit::start(&config.audit_log)
         .map_err(|e| MonitorError(format!("`audit_log`, {}: {e}", config.audit_log.display())))?;
     let metrics = Arc::new(Metrics::default());
+    metrics.joined(is_joined(&config.state_directory));
     let page = config
         .metrics
         .map(|address| metrics::serve(address, metrics.clone(), audit.clone()))

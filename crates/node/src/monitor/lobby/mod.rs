@@ -238,6 +238,7 @@ impl Monitor {
 
     fn lobby_ready(&mut self) {
         self.listeners.resume(&self.tools.wakes);
+        self.tools.metrics.accepts(true);
         self.starter.ready();
     }
 
@@ -256,6 +257,7 @@ impl Monitor {
             false => (self.lobby.backoff * 2).clamp(BACKOFF.0, BACKOFF.1),
         };
         self.listeners.pause(&self.tools.wakes);
+        self.tools.metrics.accepts(false);
         self.tools
             .timers
             .after(self.lobby.backoff, Key::new(Owner::Listeners, RESUME));
@@ -267,6 +269,7 @@ impl Monitor {
             return;
         }
         if self.workers.is_there(self.lobby.worker) {
+            self.tools.metrics.accepts(true);
             return self.listeners.resume(&self.tools.wakes);
         }
         match self.start_lobby() {
