@@ -31,7 +31,8 @@ impl Listing {
     pub fn state(&self) -> String {
         match &self.end {
             Some((end, _)) => end.summary(),
-            None if self.entry.runs => "running".to_owned(),
+            None if self.entry.is_made() => "running".to_owned(),
+            None if self.entry.runs => "unfinished".to_owned(),
             None => "no end".to_owned(),
         }
     }
@@ -95,7 +96,7 @@ pub fn list(directory: &Path, filter: &Filter) -> Result<List, StoreError> {
             continue;
         }
         for entry in store::of_day(directory, &day)? {
-            if filter.running && !entry.runs {
+            if filter.running && !entry.is_made() {
                 continue;
             }
             match look(entry) {

@@ -6,9 +6,11 @@ use crate::index;
 use crate::source::{MAX_TAIL, Source};
 use fleetgate_record::reader::ReadError;
 use fleetgate_sys::file::flags::{O_NOCTTY, O_NOFOLLOW, O_NONBLOCK};
+use fleetgate_sys::{Fd, lock};
 use std::fmt;
 use std::fs::{DirEntry, File, OpenOptions};
 use std::io::{self, BufReader, ErrorKind, Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -164,6 +166,12 @@ impl Entry {
             ReadError::Fault(_) => StoreError::NotARecording(self.path.clone()),
             ReadError::Io(e) => StoreError::Io(self.path.clone(), e),
         })
+    }
+
+    /// Whether a node makes it at this moment: it holds the file's lock.
+    pub fn is_made(&self) -> bool {
+        let file = self.runs.then(|| open(&self.path).ok()).flatten();
+        file.is_some_and(|file| lock::try_hold(&Fd::from(OwnedFd::from(file))).is_err())
     }
 
     /// The same as it is now: it may have ended meanwhile.

@@ -123,12 +123,13 @@ impl Frame<'_> {
         out.extend_from_slice(self.bytes);
     }
 
-    /// A resize's columns and rows.
+    /// A resize's columns and rows; nothing where one of them is 0, which clients say that do not know it.
     pub fn size(&self) -> Option<(u16, u16)> {
         match (self.kind, self.bytes) {
             (Kind::Resize, &[a, b, c, d]) => Some((u16::from_le_bytes([a, b]), u16::from_le_bytes([c, d]))),
             _ => None,
         }
+        .filter(|(columns, rows)| *columns > 0 && *rows > 0)
     }
 
     /// What was omitted: the stream, and how many bytes of it in all.

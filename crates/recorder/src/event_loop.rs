@@ -19,6 +19,8 @@ use std::time::Duration;
 
 /// So many events of its own loop are taken at once.
 const EVENTS: usize = 64;
+/// A block is closed, and so can be signed, when its first frame is so old, however little is in it.
+const CLOSE: Duration = Duration::from_secs(300);
 /// So long at most a frame is in this process alone.
 const SAVE: Duration = Duration::from_secs(1);
 const CONTROL: u64 = 0;
@@ -39,6 +41,8 @@ struct Recorder {
     next: u64,
     /// When tails are brought up to date; none: they are.
     save_due: Option<Duration>,
+    /// When blocks are looked at that are not closed; none: there are none.
+    close_due: Option<Duration>,
     /// Events that were taken and not told of.
     taken: u32,
 }
@@ -48,6 +52,8 @@ struct Entry {
     recording: Recording,
     /// Its tail is behind.
     unsaved: bool,
+    /// Since when its block is open.
+    open_since: Option<Duration>,
 }
 
 /// Serves until the monitor ends it.
@@ -72,6 +78,7 @@ pub(crate) fn run(start: &Start) -> WorkerEnd {
             sessions: BTreeMap::new(),
             next: FIRST,
             save_due: None,
+            close_due: None,
             taken: 0,
         })
     })();
@@ -97,7 +104,8 @@ impl Recorder {
         self.control.say(&FromRecorder::Ready)?;
         let mut events = [Event::EMPTY; EVENTS];
         loop {
-            let wait = self.save_due.map(|due| {
+            let due = self.save_due.into_iter().chain(self.close_due).min();
+            let wait = due.map(|due| {
                 let left = due.saturating_sub(now()).as_micros().div_ceil(1000);
                 u32::try_from(left).unwrap_or(u32::MAX)
             });
@@ -115,6 +123,7 @@ impl Recorder {
                 }
             }
             self.save_if_due();
+            self.close_if_due();
             if self.taken > 0 && !self.control.is_congested() {
                 let events = std::mem::take(&mut self.taken);
                 self.control.say(&FromRecorder::More { events })?;
@@ -126,9 +135,8 @@ impl Recorder {
         self.control.flush()?;
         while let Some((message, fds)) = self.control.receive::<ToRecorder>()? {
             match message {
-                ToRecorder::Begin { session, json } => {
-                    let writer = Writer::at(writer::Position::start(&session));
-                    self.begin(session, fds, writer, (Kind::Begin, 0, &json))?;
+                ToRecorder::Begin { session, at } => {
+                    self.begin(session, fds, Writer::at(position(&at)), None)?;
                 }
                 ToRecorder::Resume {
                     session,
@@ -137,7 +145,7 @@ impl Recorder {
                     json,
                 } => {
                     let writer = Writer::at(position(&at));
-                    self.begin(session, fds, writer, (Kind::Gap, gap_at, &json))?;
+                    self.begin(session, fds, writer, Some((Kind::Gap, gap_at, &json)))?;
                 }
                 ToRecorder::Event { session, at, json } => {
                     self.taken += 1;
@@ -171,7 +179,7 @@ impl Recorder {
         session: SessionId,
         fds: Vec<Fd>,
         writer: Writer,
-        first: (Kind, u64, &[u8]),
+        first: Option<(Kind, u64, &[u8])>,
     ) -> Result<(), WorkerEnd> {
         let mut fds = fds.into_iter();
         let (Some(blocks), Some(tail), pipe) = (fds.next(), fds.next(), fds.next()) else {
@@ -194,13 +202,11 @@ impl Recorder {
                 key,
                 recording,
                 unsaved: false,
+                open_since: None,
             },
         );
-        self.note(session, first);
-        // That it was begun is on the disk before anything of it can be lost.
-        if let Some(entry) = self.recordings.get_mut(&session) {
-            entry.recording.save(&self.disk);
-            entry.unsaved = false;
+        if let Some(first) = first {
+            self.note(session, first);
         }
         Ok(())
     }
@@ -262,10 +268,34 @@ impl Recorder {
             return;
         }
         self.save_due = None;
+        let now = now();
         for entry in self.recordings.values_mut().filter(|entry| entry.unsaved) {
-            entry.recording.save(&self.disk);
+            let is_open = entry.recording.save(&self.disk);
             entry.unsaved = false;
+            entry.open_since = match is_open {
+                true => Some(entry.open_since.unwrap_or(now)),
+                false => None,
+            };
+            if is_open {
+                self.close_due.get_or_insert(now + CLOSE);
+            }
         }
+    }
+
+    /// Closes the blocks that were open for long: what is in them is not signed before.
+    fn close_if_due(&mut self) {
+        let now = now();
+        if self.close_due.is_none_or(|due| due > now) {
+            return;
+        }
+        for entry in self.recordings.values_mut() {
+            if entry.open_since.is_some_and(|since| since + CLOSE <= now) {
+                entry.recording.close_block(&mut self.compressor, &self.disk);
+                entry.open_since = None;
+            }
+        }
+        let open = self.recordings.values().filter_map(|entry| entry.open_since);
+        self.close_due = open.min().map(|since| since + CLOSE);
     }
 
     /// A recording cannot go on: its pipe is closed, which its front notices, and the monitor decides.

@@ -140,8 +140,15 @@ impl Recording {
         true
     }
 
-    /// Brings the tail's file up to date.
-    pub(crate) fn save(&mut self, disk: &Disk) {
+    /// Closes the block as it is.
+    pub(crate) fn close_block(&mut self, compressor: &mut Compressor, disk: &Disk) {
+        if let Some(block) = self.writer.close(Some(compressor)) {
+            self.write(block, disk);
+        }
+    }
+
+    /// Brings the tail's file up to date. Whether something is in no block.
+    pub(crate) fn save(&mut self, disk: &Disk) -> bool {
         let at: &Position = self.writer.position();
         let entry = self
             .tail
@@ -149,6 +156,7 @@ impl Recording {
         if let Some(entry) = entry {
             disk.tail(self.session, &self.files, entry);
         }
+        !self.writer.open_frames().is_empty()
     }
 
     /// Nothing more is written.

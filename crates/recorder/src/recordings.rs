@@ -4,8 +4,9 @@
 
 use crate::directory::{self, Made};
 use fleetgate_policy::recording::{Recording, RecordingFailure};
+use fleetgate_record::frame::{Frame, Kind};
 use fleetgate_record::signature::{self, Statement};
-use fleetgate_record::writer::Position;
+use fleetgate_record::writer::{Position, Writer};
 use fleetgate_sys::{Fd, clock, file};
 use fleetgate_wire::common::SessionId;
 use fleetgate_wire::node::ConnectionNumber;
@@ -154,13 +155,22 @@ impl Recordings {
         &mut self,
         mut prepared: Prepared,
         whose: Whose,
-        json: Vec<u8>,
+        json: &[u8],
     ) -> Result<Option<(Fd, Recorded)>, String> {
         let session = prepared.session;
         let (read, write) = prepared.pipe.take().unzip();
         let Some(made) = &prepared.made else {
             return Ok(None);
         };
+        // Whose it is stands in the file before anything can be lost of it, with whatever process.
+        let mut writer = Writer::at(Position::start(&session));
+        writer.push(&Frame {
+            kind: Kind::Begin,
+            at: 0,
+            bytes: json,
+        });
+        let block = writer.close(None).unwrap_or_default();
+        file::write_all(made.blocks.raw(), &block).map_err(|e| format!("{}: {e}", made.path.display()))?;
         let fds = descriptors(made, read)?;
         let since = micros(now());
         let recording = OpenRecording {
@@ -168,7 +178,7 @@ impl Recordings {
             made: prepared.made.take().ok_or("it has no files")?,
             on_failure: prepared.on_failure,
             since,
-            at: Position::start(&session),
+            at: *writer.position(),
             is_signing: false,
             signed_at: None,
             signed: 0,
@@ -176,7 +186,8 @@ impl Recordings {
             lost: 0,
         };
         self.all.insert(session, recording);
-        self.outbox.push((ToRecorder::Begin { session, json }, fds));
+        let at = on_the_wire(writer.position());
+        self.outbox.push((ToRecorder::Begin { session, at }, fds));
         let input = prepared.input;
         Ok(write.map(|write| (write, Recorded { input, since })))
     }
@@ -385,13 +396,7 @@ impl OpenRecording {
         self.is_signing = false;
         let (read, write) = pipe()?;
         let fds = descriptors(&self.made, Some(read))?;
-        let at = wire::Position {
-            blocks: self.at.blocks,
-            chain: self.at.chain,
-            anchor: self.at.anchor,
-            length: self.at.length,
-            last: self.at.last,
-        };
+        let at = on_the_wire(&self.at);
         let gap_at = micros(now()).saturating_sub(self.since);
         let missing = gap_at.saturating_sub(self.at.last) / 1000;
         let json = format!(r#"{{"reason":"the recorder was lost","after_ms":{missing}}}"#);
@@ -407,6 +412,16 @@ impl OpenRecording {
             messages.push((ToRecorder::End { session, at, json }, Vec::new()));
         }
         Ok(Some((messages, write)))
+    }
+}
+
+fn on_the_wire(at: &Position) -> wire::Position {
+    wire::Position {
+        blocks: at.blocks,
+        chain: at.chain,
+        anchor: at.anchor,
+        length: at.length,
+        last: at.last,
     }
 }
 

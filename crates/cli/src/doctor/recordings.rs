@@ -1,6 +1,7 @@
 //! Whether this node can record, where it is to: its directory, how full it is, and recordings that nobody finished.
 
 use super::node::Finding;
+use fleetgate_base::own;
 use fleetgate_node::config::Config;
 use fleetgate_recorder::directory::{KEPT_DAYS, usage};
 use std::io::ErrorKind;
@@ -25,6 +26,10 @@ pub(super) fn look(config: &Config) -> Option<Finding> {
         }
         Err(e) => return Some(Finding::less(WHAT, format!("{directory}: {e}"), "try with sudo")),
         Ok(_) => {}
+    }
+    if let Err(why) = own::unchanged(&settings.directory) {
+        let remedy = "sessions that have to be recorded are refused: give the directory to root, and nobody else the right to write";
+        return Some(Finding::wrong(WHAT, why.to_string(), remedy));
     }
     let now = usage(&settings.directory);
     let most = settings.max_size.0;

@@ -86,9 +86,14 @@ fn services(path: &Path, node: &Path) -> Result<Vec<Role>, String> {
     }
 }
 
+/// How the system's message about a file ends that somebody else may read.
+const DENIED: &str = "(os error 13)";
+
 fn auth(path: &Path) -> Vec<Finding> {
     let config = match services::auth_config(path) {
         Ok(config) => config,
+        // The files that [[auth.export]] names are not everybody's.
+        Err(why) if why.contains(DENIED) => return vec![finding(AUTH, Grade::Less, why, "run this as root")],
         Err(why) => return vec![finding(AUTH, Grade::Wrong, why, "correct [auth] in that file")],
     };
     let socket = config.directory.join(fleetgate_auth::SOCKET);

@@ -91,7 +91,7 @@ fn document(listing: &Listing) -> Value {
         "session": listing.entry.id, "user": begin.user, "login": begin.login, "node": begin.node,
         "client": begin.client, "since": begin.started, "kind": begin.kind, "command": begin.command,
         "recording": begin.recording, "roles": begin.roles, "bytes": listing.length,
-        "running": listing.entry.runs, "file": listing.entry.path.display().to_string(),
+        "running": listing.entry.is_made(), "file": listing.entry.path.display().to_string(),
     });
     if let Some((end, at)) = &listing.end {
         document["ended"] = end.ended.as_str().into();

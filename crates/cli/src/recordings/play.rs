@@ -51,7 +51,7 @@ pub fn watch(given: &Arguments) -> Outcome {
             .into());
     }
     let entry = entry(given)?;
-    if !entry.runs {
+    if !entry.is_made() {
         return Err(format!(
             "the session {} has ended: see it with `fleetgate sessions play {}`",
             entry.id, entry.id

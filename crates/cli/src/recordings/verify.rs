@@ -119,16 +119,18 @@ fn keys(given: &Arguments) -> Result<Vec<PublicKey>, Box<dyn std::error::Error>>
 fn state(entry: &Entry, report: &Report) -> String {
     match &report.end {
         Some(end) => end.summary(),
-        None if entry.runs => "running".to_owned(),
+        None if entry.is_made() => "running".to_owned(),
+        None if entry.runs => "unfinished".to_owned(),
         None => "no end".to_owned(),
     }
 }
 
 fn said(entry: &Entry, report: &Report) -> String {
-    let word = if report.problems.is_empty() {
-        "good"
-    } else {
-        "FAULT"
+    let word = match report.problems.is_empty() {
+        false => "FAULT",
+        true if is_unfinished(entry, report) => "UNFINISHED",
+        true if report.signers.is_empty() => "unsigned",
+        true => "good",
     };
     let mut text = format!(
         "{}  {word}  {} blocks, {}, {}\n",
@@ -147,8 +149,11 @@ fn said(entry: &Entry, report: &Report) -> String {
             printable(&signer.signed)
         );
     }
-    if entry.runs && report.problems.is_empty() {
-        text += "    it still runs, so it has no end, and its last blocks wait for their signature\n";
+    if is_unfinished(entry, report) {
+        text += "    no node makes it any more, and none has finished it: one was killed, or had no room. A node finishes it within a \
+                 minute of its start\n";
+    } else if entry.runs && report.problems.is_empty() {
+        text += "    it still runs, so it has no end; what was recorded in the last 5 minutes may wait for its signature\n";
     }
     if report.gaps > 0 {
         text += &format!(
@@ -162,6 +167,11 @@ fn said(entry: &Entry, report: &Report) -> String {
     text
 }
 
+/// It should be running, and no node has it.
+fn is_unfinished(entry: &Entry, report: &Report) -> bool {
+    entry.runs && report.end.is_none() && !entry.is_made()
+}
+
 fn document(entry: &Entry, report: &Report) -> Value {
     let signers: Vec<Value> = report
         .signers
@@ -170,7 +180,7 @@ fn document(entry: &Entry, report: &Report) -> Value {
         .collect();
     let problems: Vec<String> = report.problems.iter().map(ToString::to_string).collect();
     json!({
-        "session": entry.id, "good": problems.is_empty(), "running": entry.runs, "blocks": report.blocks,
+        "session": entry.id, "good": problems.is_empty(), "running": entry.is_made(), "unfinished": is_unfinished(entry, report), "blocks": report.blocks,
         "frames": report.frames, "ended": report.end.is_some(), "gaps": report.gaps, "signed": signers,
         "faults": problems,
     })

@@ -162,7 +162,8 @@ impl Monitor {
             }
             self.sessions.make_ahead();
             // A session may outlive its connection: whoever drains sees it to its end, or nobody would write that down.
-            if self.draining && self.connections.len() == 0 && self.sessions.count() == 0 {
+            let is_idle = self.connections.len() == 0 && self.sessions.count() == 0;
+            if self.draining && is_idle && self.recordings_are_done() {
                 self.done = true;
             }
         }

@@ -28,6 +28,9 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// What the user of such a session reads.
 const UNRECORDED: &str =
     "the session was ended: it has to be recorded, and cannot be any more; the host's log says why";
+/// So long the last recordings of a node that ends may take to be finished.
+const FINISH: Duration = Duration::from_secs(10);
+const FINISH_KEY: Key = Key::new(Owner::Recorder, 2);
 const IDLE_KEY: Key = Key::new(Owner::Recorder, 0);
 const AGAIN_KEY: Key = Key::new(Owner::Recorder, 1);
 
@@ -38,6 +41,10 @@ pub struct RecorderProcess {
     ready: bool,
     idle: Option<Timer>,
     pause: Option<Timer>,
+    /// The last session has ended; until when its recording is waited for.
+    finish: Option<Timer>,
+    /// That is over.
+    is_late: bool,
 }
 
 impl RecorderProcess {
@@ -207,8 +214,22 @@ impl Monitor {
         self.record_sessions();
     }
 
+    /// Whether no recording waits for its end and its signature, of a node that ends. The next one would finish it, and could
+    /// not say how its session ended.
+    pub(crate) fn recordings_are_done(&mut self) -> bool {
+        let is_done = !self.tools.recordings.is_needed() || self.recorder.is_late;
+        if !is_done && self.recorder.finish.is_none() {
+            self.recorder.finish = Some(self.tools.timers.after(FINISH, FINISH_KEY));
+        }
+        is_done
+    }
+
     /// A timer of its.
     pub(crate) fn recorder_woken(&mut self, id: u64) {
+        if id == FINISH_KEY.id {
+            self.recorder.is_late = true;
+            return;
+        }
         if id == AGAIN_KEY.id {
             self.recorder.pause = None;
             return self.record_sessions();

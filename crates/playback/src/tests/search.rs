@@ -167,6 +167,11 @@ fn recordings_are_listed_by_their_beginning_and_end() {
     running.output(MS, "x");
     let path = running.keep(&folder, "2026-11-29");
     std::fs::write(path.with_extension("tail"), running.tail()).expect("a file");
+    // A node that makes it has its lock.
+    let made = fleetgate_sys::Fd::from(std::os::fd::OwnedFd::from(
+        std::fs::File::open(&path).expect("it is there"),
+    ));
+    fleetgate_sys::lock::try_hold(&made).expect("nobody has it");
     let ids = |filter: Filter| -> Vec<String> {
         let found = list(&folder.0, &filter).expect("a directory").recordings;
         found.into_iter().map(|l| l.entry.id[..2].to_owned()).collect()
@@ -212,6 +217,11 @@ fn recordings_are_listed_by_their_beginning_and_end() {
         (first.begin.what(), first.begin.client.as_str()),
         ("shell", "192.0.2.1:4")
     );
+    drop(made);
+    let left = list(&folder.0, &Filter::default())
+        .expect("a directory")
+        .recordings;
+    assert_eq!(left.last().expect("some").state(), "unfinished");
 }
 
 #[test]

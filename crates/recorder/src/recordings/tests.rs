@@ -23,14 +23,12 @@ impl World {
             ticket: 1,
             login: "ada".to_owned(),
         };
-        let front = recordings
-            .begin(prepared, whose, b"{}".to_vec())
-            .expect("it begins");
+        let front = recordings.begin(prepared, whose, b"{}").expect("it begins");
         assert!(front.is_some_and(|(_, recorded)| recorded.input));
-        let [(ToRecorder::Begin { session, .. }, fds)] = &recordings.take_outbox()[..] else {
+        let [(ToRecorder::Begin { session, at }, fds)] = &recordings.take_outbox()[..] else {
             panic!("one message")
         };
-        assert_eq!((*session, fds.len()), (SESSION, 3));
+        assert_eq!((*session, at.blocks, fds.len()), (SESSION, 1, 3));
         World { root, recordings }
     }
 
@@ -97,23 +95,23 @@ fn a_session_that_does_not_begin_leaves_no_files() {
 #[test]
 fn the_end_is_signed_whatever_signatures_are_under_way() {
     let mut world = World::new("end", RecordingFailure::End);
-    let first = world.frames(1, false);
-    world.sign(first, 1);
+    let first = world.frames(2, false);
+    world.sign(first, 2);
     // Within a second, and while a signature is on its way, none is asked for.
-    assert_eq!(world.frames(2, false), Ok(Next::Nothing));
+    assert_eq!(world.frames(3, false), Ok(Next::Nothing));
     world.recordings.end(&SESSION, b"{}".to_vec());
     assert!(matches!(
         &world.recordings.take_outbox()[..],
         [(ToRecorder::End { .. }, _)]
     ));
-    assert_eq!(world.frames(3, true), Ok(Next::Nothing));
+    assert_eq!(world.frames(4, true), Ok(Next::Nothing));
     // The first signature: it does not cover the end.
-    let again = world.signature(4, 3, true);
-    world.sign(again, 4);
-    let Ok(Next::Done { whose, at }) = world.signature(5, 3, true) else {
+    let again = world.signature(5, 4, true);
+    world.sign(again, 5);
+    let Ok(Next::Done { whose, at }) = world.signature(6, 4, true) else {
         panic!("it is whole")
     };
-    assert_eq!((whose.login.as_str(), at.blocks), ("ada", 5));
+    assert_eq!((whose.login.as_str(), at.blocks), ("ada", 6));
     assert!(!world.recordings.is_needed());
     assert!(matches!(
         &world.recordings.take_outbox()[..],

@@ -40,8 +40,8 @@ choice! {
     /// Messages to the recorder.
     pub enum ToRecorder("message to the recorder") {
         /// Begin a recording. Three descriptors: its file, which has its beginning; its tail's; and the pipe's end, where
-        /// something else than events comes.
-        0 => Begin { session: SessionId, json: Vec<u8> },
+        /// something else than events comes. The monitor has written the first block, which says whose it is.
+        0 => Begin { session: SessionId, at: Position },
         /// Go on with one that another recorder began, with the same descriptors. What its tail had is in a block already.
         /// `json` says why there is a gap.
         1 => Resume { session: SessionId, at: Position, gap_at: u64, json: Vec<u8> },

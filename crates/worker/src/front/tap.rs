@@ -133,8 +133,11 @@ impl Tap {
 
     /// The terminal has another size.
     pub(super) fn resized(&mut self, columns: u16, rows: u16) {
-        self.put(Kind::Resize, &frame::resize(columns, rows));
-        self.flush();
+        // A client without a terminal of its own says 0: it does not know.
+        if columns > 0 && rows > 0 {
+            self.put(Kind::Resize, &frame::resize(columns, rows));
+            self.flush();
+        }
     }
 
     /// The session is over: what was not recorded is told. Whether everything is with the recorder.

@@ -4,13 +4,16 @@
 use super::Session;
 use super::choose::SessionRefusal;
 use super::pending::PendingSession;
+use crate::monitor::audit::Event;
 use crate::monitor::tools::Tools;
+use fleetgate_base::own;
 use fleetgate_policy::permits::Program as Permitted;
 use fleetgate_policy::recording::RecordingFailure;
 use fleetgate_recorder::directory::KEPT_DAYS;
 use fleetgate_recorder::recordings::{self, Prepared, Whose};
 use fleetgate_sys::{Fd, clock};
 use fleetgate_wire::common::SessionId;
+use fleetgate_wire::node::ConnectionNumber;
 use fleetgate_wire::node::front::Recorded;
 use fleetgate_wire::node::recorder::MAX_JSON;
 use serde_json::{Map, Value, json};
@@ -22,7 +25,7 @@ const MAX_COMMAND: usize = MAX_JSON / 8;
 /// A recording's files, or why there are none where the session goes on without; nothing where none is wanted.
 pub(super) fn prepare(
     tools: &Tools,
-    session: SessionId,
+    (connection, session): (ConnectionNumber, SessionId),
     login: &str,
     pending: &PendingSession,
 ) -> Result<Option<Result<Prepared, String>>, SessionRefusal> {
@@ -33,7 +36,9 @@ pub(super) fn prepare(
     let has_stream = !matches!(pending.decided.program, Permitted::Sftp { .. });
     let settings = &tools.config.recording;
     let prepared = match tools.recordings.fullness().load(Ordering::Relaxed) {
-        false => recordings::prepare(&settings.directory, session, pending.recording, has_stream),
+        false => own::unchanged(&settings.directory)
+            .map_err(|e| e.to_string())
+            .and_then(|()| recordings::prepare(&settings.directory, session, pending.recording, has_stream)),
         true => Err(format!(
             "{} holds as much as it may (recording.max_size), and all of it is of the last {KEPT_DAYS} days: move recordings \
              away, or raise max_size",
@@ -43,6 +48,13 @@ pub(super) fn prepare(
     if let Err(why) = &prepared {
         tracing::error!(login, "a session is not recorded: {why}");
         if on_failure == RecordingFailure::End {
+            tools.audit.tell(Event::NotRecorded {
+                connection,
+                login: login.to_owned(),
+                session,
+                reason: why.clone(),
+                ended: true,
+            });
             return Err(SessionRefusal::new(
                 "the session has to be recorded, and cannot be; the host's log says why",
             ));
@@ -78,10 +90,8 @@ pub(super) fn begin(
         login: session.login.clone(),
     };
     let (recording, on_failure) = pending.recording;
-    match tools
-        .recordings
-        .begin(prepared, whose, first_frame(tools, session, pending))
-    {
+    let first_frame = first_frame(tools, session, pending);
+    match tools.recordings.begin(prepared, whose, &first_frame) {
         Ok(front) => BegunRecording {
             front,
             told: Ok(Some(recording.name())),
