@@ -145,9 +145,16 @@ impl Screen {
         // Text is broken into rows anew, which is more work than to clear them.
         let cost = 8 * (before.0 * before.1).max(columns * rows) as u64;
         self.credit.earn(8);
-        if before != (columns, rows) && self.credit.pay(cost) {
-            self.terminal.resize_with(columns, rows, Hooks(watch));
+        if before == (columns, rows) || !self.credit.pay(cost) {
+            return;
         }
+        // A row that is broken into many would be kept as many times as large as it is: so it is broken in halves.
+        let mut width = before.0;
+        while width > 2 * columns {
+            width = width.div_ceil(2);
+            self.terminal.resize_with(width, before.1, Hooks(&mut *watch));
+        }
+        self.terminal.resize_with(columns, rows, Hooks(watch));
     }
 
     /// Columns and rows.
@@ -249,8 +256,11 @@ fn allowed(function: Function, columns: usize, rows: usize, credit: &mut Credit)
         // Beyond the end of its row a character is not repeated, as in tmux.
         Function::Rep(n) => {
             let most = u16::try_from(columns).unwrap_or(u16::MAX);
-            return Some(Function::Rep((*n).min(most)));
+            let n = (*n).min(most);
+            return credit.pay(u64::from(n)).then_some(Function::Rep(n));
         }
+        // A row is made anew.
+        Function::Lf | Function::Nel | Function::Ri => columns as u64,
         Function::Osc(_) | Function::Xtwinops(_) => return None,
         Function::Decset(modes) | Function::Decrst(modes) => {
             let switches = |mode: &DecMode| {

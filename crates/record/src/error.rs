@@ -21,6 +21,8 @@ pub enum Fault {
     Compression,
     /// The frames of a block are none.
     Frames,
+    /// A block of the end holds something else, or another block holds the end.
+    End,
     /// A signature's own bytes are none.
     Signature,
     /// A signature is about another chain than the one that it stands in.
@@ -38,6 +40,7 @@ impl fmt::Display for Fault {
             Fault::Changed => "the bytes of a block were changed, or a block before it was",
             Fault::Compression => "a block cannot be decompressed",
             Fault::Frames => "a block holds something else than frames",
+            Fault::End => "the end is not where an end is",
             Fault::Signature => "a signature is damaged",
             Fault::OtherChain => "a signature is about other blocks than those before it",
         })

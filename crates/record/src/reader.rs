@@ -3,7 +3,7 @@
 
 use crate::block::{self, Chain, FILE_HEAD, HEAD, Head, Holds};
 use crate::compress::Decompressor;
-use crate::frame::Frames;
+use crate::frame::{Frames, Kind};
 use crate::signature::{self, Statement};
 use crate::{Error, Fault};
 use std::collections::VecDeque;
@@ -216,6 +216,16 @@ impl<R: Read> Reader<R> {
             self.broken = true;
             return Err(at(fault));
         }
+        let is_end = head.holds == Holds::End;
+        let frames: &[u8] = match head.holds {
+            Holds::Compressed => &self.plain,
+            Holds::Frames | Holds::End => &self.stored,
+            Holds::Signature => &[],
+        };
+        if ends(frames) != (is_end, is_end) {
+            self.broken = true;
+            return Err(at(Fault::End));
+        }
         let content = match head.holds {
             Holds::Compressed => Content::Frames {
                 plain: &self.plain,
@@ -236,6 +246,19 @@ impl<R: Read> Reader<R> {
             content,
         })
     }
+}
+
+/// Whether the frame that says how it ended is among these, and whether it is the only one. A block of the end holds it and
+/// nothing else, and no other block holds one: else a file that was cut could be given an end that nobody signed.
+fn ends(frames: &[u8]) -> (bool, bool) {
+    let mut count = 0;
+    let mut ends = 0;
+    for frame in Frames::new(frames, 0) {
+        count += 1;
+        // What is no frame is for the reader of frames to find.
+        ends += u64::from(frame.is_ok_and(|frame| frame.kind == Kind::End));
+    }
+    (ends > 0, ends == 1 && count == 1)
 }
 
 /// Reads until the room is full or the file ends; how much that was.

@@ -254,3 +254,27 @@ fn a_front_writes_its_own_kinds_only() {
     assert!(pipe::Head::decode(&head(Kind::Output, MAX_BYTES + 1)).is_none());
     assert!(pipe::Head::decode(&[200; pipe::HEAD]).is_none());
 }
+
+#[test]
+fn an_end_that_says_nothing_is_none() {
+    let begin = (Kind::Begin, 0, b"{}".to_vec());
+    let end = (Kind::End, 1, b"{}".to_vec());
+    for frames in [vec![], vec![begin.clone()], vec![begin.clone(), end.clone()]] {
+        let mut file = file_head(&SESSION).to_vec();
+        let mut writer = Writer::at(Position::start(&SESSION));
+        writer.push(&frame(&begin));
+        file.extend(writer.close(None).unwrap());
+        let plain: Vec<u8> = frames.iter().fold(Vec::new(), |mut out, f| {
+            frame(f).encode(0, &mut out);
+            out
+        });
+        file.extend(writer.block(crate::block::Holds::End, &plain, plain.len()));
+        assert_eq!(read(&file).2, Some((Fault::End, 1)));
+    }
+    let mut file = file_head(&SESSION).to_vec();
+    let mut writer = Writer::at(Position::start(&SESSION));
+    writer.push(&frame(&begin));
+    writer.push(&frame(&end));
+    file.extend(writer.close(None).unwrap());
+    assert_eq!(read(&file).2, Some((Fault::End, 0)), "an end among others");
+}

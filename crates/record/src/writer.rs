@@ -128,7 +128,7 @@ impl Writer {
         self.block(Holds::Signature, signature, 0)
     }
 
-    fn block(&mut self, holds: Holds, stored: &[u8], plain: usize) -> Vec<u8> {
+    pub(crate) fn block(&mut self, holds: Holds, stored: &[u8], plain: usize) -> Vec<u8> {
         let head = Head {
             holds,
             stored: stored.len(),

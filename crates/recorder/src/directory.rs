@@ -11,7 +11,7 @@ use fleetgate_record::block::{FILE_HEAD, file_head};
 use fleetgate_record::recover::{self, Remains};
 use fleetgate_record::signature::{self, Statement};
 use fleetgate_record::writer::{Position, Writer};
-use fleetgate_sys::file::flags::{O_APPEND, O_CREAT, O_EXCL, O_NOFOLLOW, O_RDWR};
+use fleetgate_sys::file::flags::{O_APPEND, O_CREAT, O_EXCL, O_NOFOLLOW, O_RDWR, O_WRONLY};
 use fleetgate_sys::{Errno, Fd, clock, file, lock};
 use fleetgate_wire::common::SessionId;
 use std::ffi::CString;
@@ -30,6 +30,8 @@ pub const TAIL: &str = "tail";
 pub const INDEX: &str = "index";
 /// The longest tail: the most frames of a block, in entries of a frame each.
 const MAX_TAIL: u64 = 4 << 20;
+/// The most that a lost recorder can have written without having said so: it waits no longer for the disk.
+const MAX_UNTOLD: u64 = 64 << 20;
 /// Nobody but root reads what sessions showed.
 const DIRECTORY_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
@@ -65,32 +67,44 @@ pub fn make(root: &Path, session: &SessionId) -> Result<Made, String> {
         let flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | more;
         file::openat(file::CWD, &name, flags, FILE_MODE)
     };
-    // Mostly the day's directory is there.
-    let tail = match open(&tail_path, 0) {
+    // The lock comes before the tail: whoever looks for what was left finds a tail only where the lock says whose it is. Mostly
+    // the day's directory is there.
+    let blocks = match open(&path, O_APPEND) {
         Err(Errno::ENOENT) => {
             DirBuilder::new()
                 .recursive(true)
                 .mode(DIRECTORY_MODE)
                 .create(&day)
                 .map_err(|e| format!("{}: {e}", day.display()))?;
-            open(&tail_path, 0)
+            open(&path, O_APPEND)
         }
         other => other,
     };
-    let tail = tail.map_err(|e| named(&tail_path, e))?;
+    let blocks = blocks.map_err(|e| named(&path, e))?;
     let made = (|| {
-        let blocks = open(&path, O_APPEND)?;
         lock::try_hold(&blocks)?;
         file::write_all(blocks.raw(), &file_head(session))?;
-        Ok(blocks)
+        open(&tail_path, 0)
     })();
     match made {
-        Ok(blocks) => Ok(Made { blocks, tail, path }),
+        Ok(tail) => Ok(Made { blocks, tail, path }),
         Err(e) => {
             discard(&path);
             Err(named(&path, e))
         }
     }
+}
+
+/// The files for the recorder: it can append to the one and write to the other. It can read neither, and so map neither into
+/// its memory, where it could change what is signed.
+pub fn for_writing(path: &Path) -> Result<[Fd; 2], String> {
+    let open = |ending: &str, more| {
+        let path = path.with_extension(ending);
+        let name = CString::new(path.as_os_str().as_bytes()).unwrap_or_default();
+        file::openat(file::CWD, &name, O_WRONLY | O_NOFOLLOW | more, 0)
+            .map_err(|e| format!("{}: {e}", path.display()))
+    };
+    Ok([open(RECORDING, O_APPEND)?, open(TAIL, 0)?])
 }
 
 /// Removes the files of a session that did not begin.
@@ -109,6 +123,11 @@ pub fn finish(path: &Path) {
 /// block. Where the file ends then; nothing if the end is in it already.
 pub fn mend(made: &Made, known: &Position) -> io::Result<Option<Position>> {
     let mut readable = File::from(OwnedFd::from(made.blocks.duplicate(3)?));
+    let length = readable.metadata()?.len();
+    // The monitor waits for this: a recorder that told of little and wrote much is not followed.
+    if length < known.length || length - known.length > MAX_UNTOLD {
+        return Err(io::Error::other("its file is not as long as the recorder said"));
+    }
     readable.seek(SeekFrom::Start(known.length))?;
     let remains = recover::look_from(&mut readable, *known)?;
     if remains.ended {
@@ -277,8 +296,15 @@ pub fn keep_within(root: &Path, keep_days: u32, max_size: u64) -> Removed {
         removed.left = removed.left.saturating_sub(size + index_size);
     }
     // Days that have nothing left; others are not empty, which the kernel says.
+    // Today's may be about to have something.
+    let today = clock::rfc3339(clock::wall(), 0);
     for day in children(root) {
-        let _ = fs::remove_dir(day);
+        if day
+            .file_name()
+            .is_none_or(|name| name.as_bytes() != &today.as_bytes()[..10])
+        {
+            let _ = fs::remove_dir(day);
+        }
     }
     removed
 }

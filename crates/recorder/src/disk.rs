@@ -6,14 +6,16 @@ use fleetgate_record::writer::Position;
 use fleetgate_sys::{Errno, Fd, epoll, file};
 use fleetgate_wire::common::SessionId;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// So long at most what was written may be lost to a power failure.
 const SYNC: Duration = Duration::from_secs(2);
-/// The most bytes that wait for the disk.
-const MAX_WAITING: usize = 4 << 20;
+/// The most bytes that wait for the disk; of one recording.
+const MAX_WAITING: usize = 32 << 20;
+const MAX_OF_ONE: usize = 256 << 10;
 
 /// A recording's files.
 #[derive(Debug)]
@@ -22,6 +24,26 @@ pub(crate) struct Files {
     pub(crate) blocks: Fd,
     /// Its tail.
     pub(crate) tail: Fd,
+    /// It is to be synchronised.
+    waits: AtomicBool,
+    /// So many of its bytes wait for the disk.
+    waiting: AtomicUsize,
+}
+
+impl Files {
+    pub(crate) fn new(blocks: Fd, tail: Fd) -> Files {
+        Files {
+            blocks,
+            tail,
+            waits: AtomicBool::new(false),
+            waiting: AtomicUsize::new(0),
+        }
+    }
+
+    /// Whether so much of this recording waits for the disk that nothing more is read of it: it holds up nobody else.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.waiting.load(Ordering::Acquire) > MAX_OF_ONE
+    }
 }
 
 /// What is to be written.
@@ -69,11 +91,19 @@ impl Disk {
             done: Mutex::default(),
             bell,
         });
+        let (to_sync, synced) = channel();
+        // It alone waits for the disk itself: the one that writes goes on meanwhile, into the kernel's memory.
+        std::thread::Builder::new().stack_size(64 << 10).spawn(move || {
+            for files in synced {
+                let files: Arc<Files> = files;
+                sync(&files);
+            }
+        })?;
         let of_thread = shared.clone();
         // Without a name: the sandbox has no call for one.
         std::thread::Builder::new()
             .stack_size(64 << 10)
-            .spawn(move || serve(&queue, &of_thread))?;
+            .spawn(move || serve(&queue, &of_thread, &to_sync))?;
         Ok(Disk { jobs, shared })
     }
 
@@ -118,6 +148,7 @@ impl Disk {
         }
         *waiting += job.len();
         drop(waiting);
+        files.waiting.fetch_add(job.len(), Ordering::AcqRel);
         // The thread ends with the process only.
         let _ = self.jobs.send((session, files.clone(), job));
     }
@@ -144,7 +175,7 @@ struct Known {
     failed: bool,
 }
 
-fn serve(queue: &Receiver<(SessionId, Arc<Files>, Job)>, shared: &Shared) {
+fn serve(queue: &Receiver<(SessionId, Arc<Files>, Job)>, shared: &Shared, to_sync: &Sender<Arc<Files>>) {
     let mut known: BTreeMap<SessionId, Known> = BTreeMap::new();
     let mut due: Option<Instant> = None;
     loop {
@@ -158,6 +189,7 @@ fn serve(queue: &Receiver<(SessionId, Arc<Files>, Job)>, shared: &Shared) {
                 let len = job.len();
                 let of = known.entry(session).or_default();
                 let closes = matches!(job, Job::Close);
+                let of_it = files.clone();
                 let done = match of.failed {
                     true => None,
                     false => write(&files, job),
@@ -167,13 +199,14 @@ fn serve(queue: &Receiver<(SessionId, Arc<Files>, Job)>, shared: &Shared) {
                 }
                 if closes {
                     if of.dirty.is_some() {
-                        sync(&files);
+                        let _ = to_sync.send(files);
                     }
                     known.remove(&session);
                 } else {
                     of.dirty = Some(files);
                     due.get_or_insert_with(|| Instant::now() + SYNC);
                 }
+                of_it.waiting.fetch_sub(len, Ordering::AcqRel);
                 if let Some(done) = done {
                     lock(&shared.done).push((session, done));
                     epoll::ring(&shared.bell);
@@ -184,8 +217,11 @@ fn serve(queue: &Receiver<(SessionId, Arc<Files>, Job)>, shared: &Shared) {
             Err(RecvTimeoutError::Timeout) => {
                 due = None;
                 for of in known.values_mut() {
-                    if let Some(files) = of.dirty.take() {
-                        sync(&files);
+                    // Those that wait for it from the last time are not queued again.
+                    if let Some(files) = of.dirty.take()
+                        && !files.waits.swap(true, Ordering::AcqRel)
+                    {
+                        let _ = to_sync.send(files);
                     }
                 }
             }
@@ -196,6 +232,7 @@ fn serve(queue: &Receiver<(SessionId, Arc<Files>, Job)>, shared: &Shared) {
 
 /// A file system that cannot do it has had its chance; what a write could not do is told by the write.
 fn sync(files: &Files) {
+    files.waits.store(false, Ordering::Release);
     let _ = file::sync_data(&files.blocks);
     let _ = file::sync_data(&files.tail);
 }

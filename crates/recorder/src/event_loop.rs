@@ -54,6 +54,8 @@ struct Entry {
     unsaved: bool,
     /// Since when its block is open.
     open_since: Option<Duration>,
+    /// Its pipe is not watched until the disk has caught up.
+    held: bool,
 }
 
 /// Serves until the monitor ends it.
@@ -194,7 +196,7 @@ impl Recorder {
         {
             return self.failed(session, &format!("its pipe cannot be watched: {e}"));
         }
-        let recording = Recording::new(session, Files { blocks, tail }, pipe, writer);
+        let recording = Recording::new(session, Files::new(blocks, tail), pipe, writer);
         self.sessions.insert(key, session);
         self.recordings.insert(
             session,
@@ -203,6 +205,7 @@ impl Recorder {
                 recording,
                 unsaved: false,
                 open_since: None,
+                held: false,
             },
         );
         if let Some(first) = first {
@@ -234,6 +237,14 @@ impl Recorder {
             .hear(&mut self.room, &mut self.compressor, &self.disk);
         entry.unsaved = true;
         self.save_due.get_or_insert_with(|| now() + SAVE);
+        // Its pipe fills, and its session waits; others go on.
+        if matches!(heard, Ok(Heard::More))
+            && entry.recording.is_behind()
+            && let Some(pipe) = entry.recording.pipe()
+        {
+            let _ = self.epoll.remove(pipe);
+            entry.held = true;
+        }
         match heard {
             // A descriptor that is closed is watched no more.
             Ok(Heard::More | Heard::Closed) => Ok(()),
@@ -246,6 +257,13 @@ impl Recorder {
     fn report(&mut self) -> Result<(), WorkerEnd> {
         epoll::quiet(self.disk.bell());
         for (session, done) in self.disk.done() {
+            if let Some(entry) = self.recordings.get_mut(&session)
+                && entry.held
+                && !entry.recording.is_behind()
+                && let Some(pipe) = entry.recording.pipe()
+            {
+                entry.held = self.epoll.add(pipe, READ, entry.key).is_err();
+            }
             match done {
                 Done::Written { at, ended } => {
                     let at = Position {

@@ -61,6 +61,11 @@ impl Recording {
         self.pipe.as_ref()
     }
 
+    /// Whether its pipe is not to be read now: the disk is behind with it.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.files.is_behind()
+    }
+
     /// Reads what there is, with `room` to read it into.
     pub(crate) fn hear(
         &mut self,
@@ -104,7 +109,7 @@ impl Recording {
                 rest = &after[head.len..];
             }
             self.part.extend_from_slice(rest);
-            if n < room.len() - kept {
+            if n < room.len() - kept || self.files.is_behind() {
                 break;
             }
         }

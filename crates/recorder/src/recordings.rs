@@ -4,6 +4,7 @@
 
 use crate::directory::{self, Made};
 use fleetgate_policy::recording::{Recording, RecordingFailure};
+use fleetgate_record::block::{HEAD, MAX_STORED};
 use fleetgate_record::frame::{Frame, Kind};
 use fleetgate_record::signature::{self, Statement};
 use fleetgate_record::writer::{Position, Writer};
@@ -264,7 +265,9 @@ impl Recordings {
         let Some(recording) = self.all.get_mut(session) else {
             return Ok(Next::Nothing);
         };
-        let grew = at.blocks > recording.at.blocks && at.length > recording.at.length;
+        let blocks = at.blocks.saturating_sub(recording.at.blocks);
+        let most = blocks.saturating_mul((HEAD + MAX_STORED) as u64);
+        let grew = blocks > 0 && at.length > recording.at.length && at.length - recording.at.length <= most;
         if !grew || ended && recording.end.is_none() {
             return Err("it told of a recording that cannot be");
         }
@@ -323,9 +326,19 @@ impl Recordings {
 
     /// A signature came too late to stand in the file.
     pub fn too_late(&mut self, session: &SessionId) -> Next {
-        let Some(recording) = self.all.get_mut(session) else {
+        let Some(recording) = self.all.get_mut(session).filter(|of| of.is_signing) else {
             return Next::Nothing;
         };
+        let now = now();
+        // One that says so again and again is not worth a signature each time.
+        if recording
+            .signed_at
+            .is_some_and(|at| now.saturating_sub(at) < SIGN_EVERY / 10)
+        {
+            recording.is_signing = false;
+            return Next::Nothing;
+        }
+        recording.signed_at = Some(now);
         Next::Sign(directory::statement(session, &recording.at))
     }
 
@@ -427,8 +440,7 @@ fn on_the_wire(at: &Position) -> wire::Position {
 
 /// What goes to the recorder of a recording.
 fn descriptors(made: &Made, pipe: Option<Fd>) -> Result<Vec<Fd>, String> {
-    let copy = |fd: &Fd| fd.duplicate(3).map_err(|e| format!("a descriptor: {e}"));
-    let mut fds = vec![copy(&made.blocks)?, copy(&made.tail)?];
+    let mut fds: Vec<Fd> = directory::for_writing(&made.path)?.into();
     fds.extend(pipe);
     Ok(fds)
 }

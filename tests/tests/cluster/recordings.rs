@@ -50,7 +50,7 @@ fn what_a_role_wants_recorded_is_and_can_be_read() {
         sessions export "$id" --svg | python3 -c 'import sys, xml.dom.minidom as dom; dom.parse(sys.stdin)'
         is "$(sessions export "$id" --json | python3 -c '
 import json, sys
-print(*sorted({{json.loads(line)["kind"] for line in sys.stdin}}))')" 'begin end output resize signature'
+print(*sorted({{json.loads(line)["kind"] for line in sys.stdin}}))')" 'begin end output signature'
         is "$(sessions export "$(listed 'all[2]["session"]')" --json | python3 -c '
 import json, sys
 print(*(line.get("text") for line in map(json.loads, sys.stdin) if line["kind"] in ("stdin", "stdout", "stderr")))' | xargs)" \

@@ -88,7 +88,8 @@ fn a_large_transfer_leaves_a_small_recording() {
             .filter(|f| f.0 == kind)
             .map(|f| f.2.len())
             .sum();
-        assert_eq!(recorded, 64 << 10);
+        // And what a minute adds, of the seconds that it took.
+        assert!((64 << 10..80 << 10).contains(&recorded), "{recorded}");
         let omitted = recording.frames.iter().find_map(|(of, at, bytes)| {
             let frame = fleetgate_record::frame::Frame {
                 kind: *of,
@@ -226,12 +227,14 @@ fn a_full_directory_is_said_and_nobody_is_rid_of_what_was_recorded() {
     let Some((_world, manager)) = Manager::in_world() else {
         return;
     };
-    let settings = configuration("sessions = \"output\"\nmax_size = 100");
+    let settings = configuration("sessions = \"output\"\nmax_size = \"20K\"");
     let service = manager.start(&settings);
     output(ssh("ada").args(["gate", "echo evidence"]));
     let id = session("echo evidence");
     Recording::of(&id);
     ends(service);
+    // As others would fill it.
+    std::fs::write(path(&id).with_file_name("filler.rec"), vec![0; 30_000]).expect("written");
 
     let service = manager.start(&settings);
     wait_until("it is said", || {

@@ -160,3 +160,20 @@ fn a_recorder_that_stands_still_ends_the_session_that_must_be_recorded() {
     parrot.ends();
     Recording::of(&id);
 }
+
+#[test]
+fn a_node_that_ends_waits_for_its_recordings() {
+    let Some((_world, manager)) = Manager::in_world() else {
+        return;
+    };
+    for round in 0..4 {
+        let service = manager.start(&configuration("sessions = \"output\""));
+        let parrot = Parrot::new(&format!("over{round}"));
+        let id = parrot.id();
+        service.signal(fleetgate_sys::signals::TERM);
+        service.end();
+        parrot.ends();
+        let recording = Recording::of(&id);
+        assert_eq!(recording.json(Kind::End)["status"], 7, "round {round}");
+    }
+}

@@ -28,6 +28,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// What the user of such a session reads.
 const UNRECORDED: &str =
     "the session was ended: it has to be recorded, and cannot be any more; the host's log says why";
+/// One session gets no more of the directory than one part of so many: nobody fills it with one.
+const SHARE: u64 = 10;
 /// So long the last recordings of a node that ends may take to be finished.
 const FINISH: Duration = Duration::from_secs(10);
 const FINISH_KEY: Key = Key::new(Owner::Recorder, 2);
@@ -116,7 +118,16 @@ impl Monitor {
             FromRecorder::Ready => self.recorder.ready = true,
             FromRecorder::Closed { session, at, ended } => {
                 match self.tools.recordings.closed(&session, &at, ended) {
-                    Ok(next) => self.recording_next(&session, next),
+                    Ok(next) => {
+                        self.recording_next(&session, next);
+                        let most = self.tools.config.recording.max_size.0 / SHARE;
+                        if most > 0 && at.length > most {
+                            self.not_recorded(
+                                &session,
+                                "its recording has come to a tenth of recording.max_size",
+                            );
+                        }
+                    }
                     Err(why) => self.workers.end(worker, why),
                 }
             }

@@ -15,6 +15,8 @@ use std::time::Duration;
 /// So much of each stream of a program without a terminal is recorded: what a person would have read. A transfer of
 /// gigabytes makes no more, and is counted.
 const STREAM_LIMIT: u64 = 64 << 10;
+/// So much more of each is, for each minute that it lasts: who filled the limit with noise is not unseen afterwards.
+const STREAM_REFILL: u64 = 16 << 10;
 /// So many bytes of frames go out without waiting for the end of the turn.
 const TOGETHER: usize = 32 << 10;
 /// A session that shows less in a turn keeps no more room than this.
@@ -50,6 +52,8 @@ struct Limited {
     kind: Kind,
     left: u64,
     omitted: u64,
+    /// In microseconds since the session's start.
+    filled: u64,
 }
 
 impl Tap {
@@ -59,6 +63,7 @@ impl Tap {
             kind,
             left: STREAM_LIMIT,
             omitted: 0,
+            filled: 0,
         };
         Tap {
             pipe,
@@ -186,7 +191,13 @@ impl Tap {
     }
 
     fn put_limited(&mut self, stream: usize, bytes: &[u8]) {
+        let now = self.now();
         let limited = &mut self.streams[stream];
+        let refill = now.saturating_sub(limited.filled) * STREAM_REFILL / 60_000_000;
+        if refill > 0 {
+            limited.filled = now;
+            limited.left = (limited.left + refill).min(STREAM_LIMIT);
+        }
         let count = usize::try_from(limited.left).map_or(bytes.len(), |left| left.min(bytes.len()));
         limited.left -= count as u64;
         limited.omitted += (bytes.len() - count) as u64;
@@ -213,17 +224,23 @@ impl Tap {
         if bytes.is_empty() {
             return;
         }
-        let now = clock::monotonic().as_nanos().cast_unsigned() / 1000;
+        let now = self.now();
         for bytes in bytes.chunks(MAX_BYTES) {
             let head = Head {
                 kind,
                 len: bytes.len(),
-                at: now.saturating_sub(self.since),
+                at: now,
             };
             self.open = Some((self.kept.len(), kind));
             self.kept.extend_from_slice(&head.encode());
             self.kept.extend_from_slice(bytes);
         }
+    }
+
+    /// Microseconds since the session's start.
+    fn now(&self) -> u64 {
+        let now = clock::monotonic().as_nanos().cast_unsigned() / 1000;
+        now.saturating_sub(self.since)
     }
 
     /// Writes what is kept. Whether something was.
