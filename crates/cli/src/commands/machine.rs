@@ -360,6 +360,7 @@ fn version(_: &Arguments) -> Outcome {
         &images::ENTER,
         &images::FRONT,
         &images::TUNNEL,
+        &images::RECORDER,
         &images::RESOLVER,
     ]
     .into_iter()
