@@ -14,7 +14,7 @@ use fleetgate_proto::v1::denied::Reason;
 use fleetgate_proto::v1::frame::Kind;
 use fleetgate_proto::v1::to_node;
 use fleetgate_proto::v1::tunnel_server::{Tunnel, TunnelServer};
-use fleetgate_proto::v1::{Dial, Frame, FromNode, Signed, ToNode, Via};
+use fleetgate_proto::v1::{Dial, Frame, FromNode, RecordingKept, RecordingPart, Signed, ToNode, Via};
 use fleetgate_wire::node::Blob;
 use fleetgate_wire::node::tunnel::{FromTunnel, MAX_FIRST, MAX_PIECE, ProxyStatement};
 use fleetgate_worker::budget::{Budget, SHARE, SMALL_WORD, WORD};
@@ -167,6 +167,7 @@ impl Stream for Posts {
 impl Tunnel for ServiceContext {
     type SessionStream = Outward;
     type ControlStream = Posts;
+    type RecordingsStream = tonic::codegen::BoxStream<RecordingPart>;
 
     async fn session(
         &self,
@@ -217,6 +218,13 @@ impl Tunnel for ServiceContext {
             Ok(Err(why)) => refused(Reason::Busy, &why),
             Err(_) => refused(Reason::Offline, "the node ends"),
         }
+    }
+
+    async fn recordings(
+        &self,
+        _: Request<Streaming<RecordingKept>>,
+    ) -> Result<Response<Self::RecordingsStream>, Status> {
+        Err(Status::unimplemented("this node gives no recordings away"))
     }
 
     async fn control(

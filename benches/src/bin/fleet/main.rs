@@ -23,7 +23,8 @@ use fleetgate_proto::v1::frame::Kind;
 use fleetgate_proto::v1::identity_client::IdentityClient;
 use fleetgate_proto::v1::tunnel_server::{Tunnel, TunnelServer};
 use fleetgate_proto::v1::{
-    Frame, FromNode, JoinRequest, NodeFacts, NodeStatement, Opened, Statement, ToNode, from_node,
+    Frame, FromNode, JoinRequest, NodeFacts, NodeStatement, Opened, RecordingKept, RecordingPart, Statement,
+    ToNode, from_node,
 };
 use fleetgate_ssh::key::HostKey;
 use fleetgate_sys::process::{self, Limit, numbers::RLIMIT_NOFILE};
@@ -370,6 +371,14 @@ impl Stream for Facts {
 impl Tunnel for Simulated {
     type SessionStream = Fed<std::result::Result<Frame, Status>>;
     type ControlStream = Facts;
+    type RecordingsStream = tonic::codegen::BoxStream<RecordingPart>;
+
+    async fn recordings(
+        &self,
+        _: Request<Streaming<RecordingKept>>,
+    ) -> std::result::Result<Response<Self::RecordingsStream>, Status> {
+        Err(Status::unimplemented("simulated nodes record nothing"))
+    }
 
     async fn session(
         &self,

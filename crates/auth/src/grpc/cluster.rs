@@ -16,6 +16,7 @@ type To<T> = mpsc::Sender<Result<T, Status>>;
 impl v1::cluster_server::Cluster for GrpcService {
     type WatchStream = Answers<v1::WatchReply>;
     type WatchNodesStream = Answers<v1::NodeChange>;
+    type RecordingsStream = Answers<v1::RecordingKept>;
 
     async fn watch(&self, request: Request<v1::WatchRequest>) -> Reply<Answers<v1::WatchReply>> {
         let caller = self.caller(&request)?;
@@ -61,6 +62,13 @@ impl v1::cluster_server::Cluster for GrpcService {
     async fn audit(&self, request: Request<v1::AuditFrom>) -> Reply<v1::AuditPosition> {
         let caller = self.caller(&request)?;
         reply(self.service.audit(&caller, request.into_inner()).await)
+    }
+
+    async fn recordings(
+        &self,
+        _: Request<tonic::Streaming<v1::RecordingFrom>>,
+    ) -> Reply<Answers<v1::RecordingKept>> {
+        Err(Status::unimplemented("this auth service keeps no recordings"))
     }
 
     async fn sign_login(&self, request: Request<v1::SignLoginRequest>) -> Reply<v1::SignLoginReply> {

@@ -6,8 +6,9 @@ use fleetgate_net::tls::{AUTH, H2, RELAY, Server, Shown};
 use fleetgate_policy::cluster::Subject;
 use fleetgate_proto::v1::cluster_server::{self, ClusterServer};
 use fleetgate_proto::v1::{
-    AuditFrom, AuditPosition, Empty, NodeChange, NodeReport, ReachReport, RenewFor, Renewed, SignHostReply,
-    SignHostRequest, SignLoginReply, SignLoginRequest, Signed, WatchReply, WatchRequest,
+    AuditFrom, AuditPosition, Empty, NodeChange, NodeReport, ReachReport, RecordingFrom, RecordingKept,
+    RenewFor, Renewed, SignHostReply, SignHostRequest, SignLoginReply, SignLoginRequest, Signed, WatchReply,
+    WatchRequest,
 };
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -178,6 +179,14 @@ impl<T> Stream for Sent<T> {
 impl cluster_server::Cluster for Auth {
     type WatchStream = Following<WatchReply>;
     type WatchNodesStream = Sent<NodeChange>;
+    type RecordingsStream = tonic::codegen::BoxStream<RecordingKept>;
+
+    async fn recordings(
+        &self,
+        _: Request<tonic::Streaming<RecordingFrom>>,
+    ) -> Result<Response<Self::RecordingsStream>, Status> {
+        Err(Status::unimplemented("none"))
+    }
 
     async fn watch(&self, _: Request<WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {
         Ok(Response::new(Following::new(self.replies.subscribe())))

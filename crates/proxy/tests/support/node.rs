@@ -9,8 +9,8 @@ use fleetgate_net::tls::{self, TUNNEL};
 use fleetgate_policy::cluster::Subject;
 use fleetgate_proto::v1::tunnel_server::{Tunnel, TunnelServer};
 use fleetgate_proto::v1::{
-    Dial, Frame, FromNode, NodeFacts, NodeStatement, Opened, Statement, ToNode, frame::Kind, from_node,
-    to_node,
+    Dial, Frame, FromNode, NodeFacts, NodeStatement, Opened, RecordingKept, RecordingPart, Statement, ToNode,
+    frame::Kind, from_node, to_node,
 };
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -189,6 +189,14 @@ impl Stream for Says {
 impl Tunnel for Serving {
     type SessionStream = Frames;
     type ControlStream = Says;
+    type RecordingsStream = tonic::codegen::BoxStream<RecordingPart>;
+
+    async fn recordings(
+        &self,
+        _: Request<Streaming<RecordingKept>>,
+    ) -> Result<Response<Self::RecordingsStream>, Status> {
+        Err(Status::unimplemented("none"))
+    }
 
     async fn session(&self, request: Request<Streaming<Frame>>) -> Result<Response<Frames>, Status> {
         let mut from = request.into_inner();
