@@ -1,4 +1,5 @@
-//! SSH clients that no distribution packages, for the end-to-end program `interop`: fetched once into `target/peers`, each at
+//! SSH clients that no distribution packages, for the end-to-end program `interop`, and an object store for the unit tests of
+//! `archive`: fetched once into `target/peers`, each at
 //! one version that its lock file names with a digest, by the tool that its language has for that. A security key made of
 //! software, which is ours, is compiled beside them.
 //!

@@ -153,6 +153,8 @@ fn units(filter: &Filter, skips: &Path, spent: &Spent, quiet: &mut dyn FnMut()) 
         all.extend(programs::build(&["--package", "fleetgate-tests", "--lib"])?);
         Ok::<_, String>(all)
     });
+    // The archive's tests have an object store among them.
+    spent.time("clients from outside", peers::fetch)?;
     quiet();
     let mut runs = Vec::new();
     for program in first(built?, &LONG_UNITS, |program| &program.name) {

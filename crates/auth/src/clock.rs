@@ -89,36 +89,7 @@ pub fn rfc3339(millis: u64) -> String {
 
 /// Milliseconds since 1970 of a moment as audit lines have it: RFC 3339 in UTC.
 pub fn read_rfc3339(text: &str) -> Option<u64> {
-    let text = text.strip_suffix('Z')?;
-    let (date, time) = text.split_once('T')?;
-    let numbers = |text: &str, by: char| -> Option<Vec<u64>> {
-        let digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
-        let parts = text.split(by);
-        parts
-            .map(|part| digits(part).then(|| part.parse().ok())?)
-            .collect()
-    };
-    let (time, part) = time.split_once('.').unwrap_or((time, "0"));
-    let [year, month, day] = numbers(date, '-')?.try_into().ok()?;
-    let [hour, minute, second] = numbers(time, ':')?.try_into().ok()?;
-    let in_range = (1970..=9999).contains(&year)
-        && (1..=12).contains(&month)
-        && (1..=31).contains(&day)
-        && hour < 24
-        && minute < 60
-        && second <= 60;
-    // Digits alone are cut: between two bytes of one character a slice would end the process.
-    if !in_range || !(1..=9).contains(&part.len()) || !part.bytes().all(|b| b.is_ascii_digit()) {
-        return None;
-    }
-    let millis: u64 = format!("{part:0<3}")[..3].parse().ok()?;
-    let days = clock::days(
-        year.cast_signed(),
-        u8::try_from(month).ok()?,
-        u8::try_from(day).ok()?,
-    );
-    let seconds = u64::try_from(days).ok()? * 86_400 + hour * 3600 + minute * 60 + second;
-    Some(seconds * 1000 + millis)
+    clock::read_rfc3339(text).map(in_millis)
 }
 
 #[cfg(test)]

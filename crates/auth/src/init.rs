@@ -73,7 +73,7 @@ pub async fn init(directory: &Path, cluster: &Name, proxies: &[String], clock: A
         .with("by", local().by())
         .with("cluster", cluster.as_str())
         .with("at", rfc3339(clock.millis()));
-    let (service, beside) = Service::open(store, audit, clock).await?;
+    let (service, beside) = Service::open(store, audit, clock, None).await?;
     let mut tasks = beside.start();
     let told = service.ledger.tell(event).await;
     // The store is closed when this returns: another may open it.
@@ -110,7 +110,7 @@ async fn joined(
 ) -> Result<v1::JoinReply> {
     let store = open_here(directory)?;
     let audit = open_audit(directory, crate::audit::DEFAULT_SIZE, clock.clone())?;
-    let (service, beside) = Service::open(store, audit, clock).await?;
+    let (service, beside) = Service::open(store, audit, clock, None).await?;
     let mut tasks = beside.start();
     let reply = async {
         let known = service.cache().members(kind).contains_key(&request.name);

@@ -160,8 +160,100 @@ pub(crate) fn page(service: &Service, sinks: &[Arc<Progress>]) -> String {
     for (whom, count) in RECEIVERS.iter().zip(&counts.issued) {
         page.value("auth_certificates_total", &[("for", whom)], count.load(Relaxed));
     }
+    if let Some(archive) = &service.archive {
+        recordings(&mut page, archive.counts());
+    }
     exports(&mut page, service, sinks, last);
     page.text()
+}
+
+fn recordings(page: &mut Page, counts: &fleetgate_archive::Counts) {
+    let families = [
+        (
+            "recordings",
+            "gauge",
+            "Recordings that are kept.",
+            counts.recordings(),
+        ),
+        ("recordings_bytes", "gauge", "Their bytes.", counts.bytes()),
+        (
+            "recordings_unfinished",
+            "gauge",
+            "Of them, those of which not all has come.",
+            counts.unfinished(),
+        ),
+        (
+            "recordings_open",
+            "gauge",
+            "Recordings that come in now.",
+            counts.open(),
+        ),
+        (
+            "recordings_in_flight_bytes",
+            "gauge",
+            "Bytes of recordings in memory, on their way to the disk.",
+            counts.in_flight(),
+        ),
+        (
+            "recordings_unproven_bytes",
+            "gauge",
+            "Bytes of recordings that came in and that no signature covers yet.",
+            counts.unproven(),
+        ),
+        (
+            "recordings_received_bytes_total",
+            "counter",
+            "Bytes of recordings that came in and were written.",
+            counts.taken_in(),
+        ),
+        (
+            "recordings_refused_total",
+            "counter",
+            "Parts of recordings that were refused: damaged, not signed by their maker, or another's.",
+            counts.refused(),
+        ),
+        (
+            "recordings_postponed_total",
+            "counter",
+            "Parts of recordings that have to be sent again later, for want of room or because of the disk.",
+            counts.postponed(),
+        ),
+        (
+            "recordings_full",
+            "gauge",
+            "1 while no recordings are taken in for want of room.",
+            counts.full(),
+        ),
+        (
+            "recordings_spooled",
+            "gauge",
+            "Whole recordings that are still to go to the object store.",
+            counts.spooled(),
+        ),
+        (
+            "recordings_spooled_bytes",
+            "gauge",
+            "Their bytes.",
+            counts.spooled_bytes(),
+        ),
+        (
+            "recordings_spooled_since_seconds",
+            "gauge",
+            "When the oldest of them came, Unix seconds; 0: all are there.",
+            counts.spooled_since(),
+        ),
+        (
+            "recordings_store_failures_total",
+            "counter",
+            "Times that the object store did not take a recording.",
+            counts.store_failures(),
+        ),
+    ];
+    for (name, kind, help, value) in families {
+        let name = format!("auth_{name}");
+        page.family(&name, kind, help);
+        page.value(&name, &[], value);
+    }
 }
 
 fn exports(page: &mut Page, service: &Service, sinks: &[Arc<Progress>], last: i64) {

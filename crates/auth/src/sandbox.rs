@@ -15,13 +15,19 @@ const KEPT: u32 = credentials::LOW_PORTS;
 /// replaced while the service runs.
 const LOOK_UPS: [&CStr; 5] = [c"/etc", c"/usr", c"/lib", c"/lib64", c"/run"];
 
-/// Confines this process, which is an auth service with its files in `directory`, its state at `state` and nothing else, and has one thread. What
-/// this kernel has not is told in the log; what it has and fails is an error. `looks_up`: names have to be looked up.
-pub fn enter(directory: &Path, state: &Address, looks_up: bool) -> Result<()> {
+/// Confines this process, which is an auth service with its files in `directory`, its state at `state`, its recordings in `recordings` and
+/// nothing else, and has one thread. What this kernel has not is told in the log; what it has and fails is an error. `looks_up`: names
+/// have to be looked up.
+pub fn enter(directory: &Path, state: &Address, recordings: &Path, looks_up: bool) -> Result<()> {
     let refused = |failure: service::Failure| Refused::unavailable(failure.to_string());
     let elsewhere = state.directory().filter(|at| !at.starts_with(directory));
+    let recordings = Some(recordings).filter(|at| !at.starts_with(directory));
+    if let Some(recordings) = recordings {
+        let made = fleetgate_archive::prepare(recordings);
+        made.map_err(|e| Refused::unavailable(e.to_string()))?;
+    }
     let mut own = Vec::new();
-    for directory in [Some(directory), elsewhere].into_iter().flatten() {
+    for directory in [Some(directory), elsewhere, recordings].into_iter().flatten() {
         // It could not be made from inside.
         if let Err(e) = std::fs::symlink_metadata(directory) {
             return Err(Refused::unavailable(format!(
@@ -64,7 +70,8 @@ fn seed_sqlite() -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fleetgate_sys::landlock;
+    use fleetgate_sys::file::flags::{O_RDWR, O_TMPFILE};
+    use fleetgate_sys::{file, landlock};
     use std::fs;
 
     /// In a thread of its own, which alone is confined by landlock, capabilities and the filter.
@@ -81,10 +88,21 @@ mod tests {
         let place = std::env::temp_dir().join(format!("fleetgate-auth-sandbox-{}", std::process::id()));
         let own = place.join("own");
         fs::create_dir_all(&own).expect("made");
+        let elsewhere = place.join("recordings");
+        fs::create_dir_all(&elsewhere).expect("made");
         let tries = {
-            let (place, own) = (place.clone(), own.clone());
+            let (place, own, elsewhere) = (place.clone(), own.clone(), elsewhere.clone());
             move || {
+                let nameless = CString::new(elsewhere.as_os_str().as_bytes()).expect("a path");
+                let archive = fleetgate_archive::Archive::open(fleetgate_archive::Settings {
+                    directory: elsewhere.clone(),
+                    retention: fleetgate_archive::Retention::default(),
+                    store: None,
+                    now: std::sync::Arc::new(|| 0),
+                });
                 [
+                    archive.is_ok(),
+                    file::openat(file::CWD, &nameless, O_RDWR | O_TMPFILE, 0o600).is_ok(),
                     fs::write(own.join("new"), "x").is_ok(),
                     fs::read(own.join("new")).is_ok(),
                     fs::write(place.join("other"), "x").is_ok(),
@@ -94,17 +112,17 @@ mod tests {
                 ]
             }
         };
-        assert_eq!(tries(), [true; 6]);
+        assert_eq!(tries(), [true; 8]);
         let confined = std::thread::spawn(move || {
-            enter(&own, &Address::in_directory(&own), false).expect("this kernel has it");
+            enter(&own, &Address::in_directory(&own), &elsewhere, false).expect("this kernel has it");
             tries()
         });
         let found = confined.join().expect("it ends");
         fs::remove_dir_all(&place).expect("removed");
-        assert_eq!(found, [true, true, false, false, false, false]);
+        assert_eq!(found, [true, true, true, true, false, false, false, false]);
         let (nowhere, here) = (Path::new("/nowhere/at/all"), std::env::temp_dir());
         for (directory, state) in [(nowhere, &*here), (&*here, nowhere)] {
-            let missing = enter(directory, &Address::in_directory(state), false)
+            let missing = enter(directory, &Address::in_directory(state), directory, false)
                 .expect_err("there is none")
                 .words;
             assert!(missing.contains("fleetgate init"), "{missing}");

@@ -9,6 +9,7 @@ use crate::init::open_audit;
 use crate::service::Service;
 use crate::tls_identity::TlsIdentity;
 use crate::{export, metrics};
+use fleetgate_archive::{Archive, Retention, Settings};
 use fleetgate_export::Sink;
 use fleetgate_net::tls;
 use fleetgate_store::{Address, Error as StoreError, Store};
@@ -53,6 +54,12 @@ pub struct Config {
     pub audit_size: u64,
     /// Where its events go.
     pub exports: Vec<Sink>,
+    /// Where recordings are kept, if not below `directory`.
+    pub recordings: Option<PathBuf>,
+    /// For how long, and how many bytes of them.
+    pub retention: Retention,
+    /// Where whole ones go, if anywhere.
+    pub store: Option<fleetgate_archive::settings::Store>,
     /// Where metrics are served; loopback only. None: nowhere.
     pub metrics: Option<SocketAddr>,
     /// The time.
@@ -72,11 +79,20 @@ impl Config {
             listen: SocketAddr::from(([127, 0, 0, 1], 3025)),
             audit_size: DEFAULT_SIZE,
             exports: Vec::new(),
+            recordings: None,
+            retention: Retention::default(),
+            store: None,
             metrics: None,
             clock: Arc::new(MachineClock),
             connections: MAX_CONNECTIONS,
             handshakes: HANDSHAKES_OF_ONE,
         }
+    }
+
+    /// Where recordings are kept.
+    pub fn recordings(&self) -> PathBuf {
+        let below = || self.directory.join(fleetgate_archive::DIRECTORY);
+        self.recordings.clone().unwrap_or_else(below)
     }
 }
 
@@ -118,8 +134,27 @@ impl Server {
         fleetgate_sys::heap::keep_large_apart();
         let store = open_store(&config.state).await?;
         let audit = open_audit(&config.directory, config.audit_size, config.clock.clone())?;
-        let (service, beside) = Service::open(store, audit, config.clock.clone()).await?;
+        let clock = config.clock.clone();
+        let archive = Archive::open(Settings {
+            directory: config.recordings(),
+            retention: config.retention,
+            store: config.store.clone(),
+            now: Arc::new(move || clock.seconds()),
+        });
+        let archive = archive.map_err(|e| Refused::unavailable(e.to_string()))?;
+        let (service, beside) = Service::open(store, audit, config.clock.clone(), Some(archive)).await?;
         let mut beside = beside.start();
+        if let Some(archive) = service.archive.clone() {
+            let (service, moving) = (service.clone(), archive.clone());
+            beside.spawn(async move {
+                service.keep_recordings(archive).await;
+                "looks after recordings"
+            });
+            beside.spawn(async move {
+                moving.move_to_store().await;
+                "moves recordings to the object store"
+            });
+        }
         export::start(&config.exports, service.ledger.audit(), &mut beside).await;
         if let Some(address) = config.metrics {
             beside.spawn(metrics::serve(address, &service, &config.exports));

@@ -10,12 +10,14 @@ use crate::clock_watch::ClockWatch;
 use crate::cookies::Cookies;
 use crate::documents::Kind;
 use crate::error::{Refused, Result};
+use crate::intake::{STREAMS_OF_ONE, Source as IntakeSource};
 use crate::inventory::Inventory;
 use crate::ledger::{Follower, Ledger, Plan};
 use crate::limits::{Buckets, Place, Places, Rate, Source};
 use crate::password::Passwords;
 use crate::refusals::Refusals;
 use crate::state::{Published, Publisher};
+use fleetgate_archive::Archive;
 use fleetgate_base::audit::Description;
 use fleetgate_policy::cluster::Name;
 use fleetgate_store::Store;
@@ -76,6 +78,10 @@ pub struct Service {
     pub(crate) slowed: Arc<Places<Name>>,
     /// What proxies watch, by their names.
     pub(crate) watches: Arc<Places<Name>>,
+    /// Streams of recordings.
+    pub(crate) intakes: Arc<Places<IntakeSource>>,
+    /// Recordings; none: where nothing is answered.
+    pub(crate) archive: Option<Archive>,
 }
 
 /// What runs beside the service's answers.
@@ -91,6 +97,7 @@ impl Service {
         store: Arc<dyn Store>,
         audit: Log,
         clock: Arc<dyn Clock>,
+        archive: Option<Archive>,
     ) -> Result<(Arc<Service>, Beside)> {
         let (ledger, follower) = Ledger::open(store, audit, clock).await?;
         let signers = Arc::new(Signers::new(ledger.clone()));
@@ -113,6 +120,8 @@ impl Service {
             renewals: Buckets::new(RENEWALS),
             slowed: Places::new(MAX_SLOWED),
             watches: Places::new(WATCHES_OF_ONE),
+            intakes: Places::new(STREAMS_OF_ONE),
+            archive,
         });
         let beside = Beside {
             follower,

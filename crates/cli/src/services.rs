@@ -41,6 +41,9 @@ struct AuthSection {
     /// Where audit events go.
     #[serde(default)]
     export: Vec<fleetgate_export::Form>,
+    /// How recordings are kept.
+    #[serde(default)]
+    recordings: fleetgate_archive::settings::Form,
 }
 
 /// `auth`
@@ -51,8 +54,9 @@ pub fn auth(given: &Arguments) -> Outcome {
         let listen = config.listen;
         format!("{listen} cannot be listened on: {e}; is another auth service running?")
     })?;
-    let looks_up = config.exports.iter().any(fleetgate_export::Sink::looks_up);
-    fleetgate_auth::sandbox::enter(&config.directory, &config.state, looks_up)?;
+    // A store's client reads the machine's authorities, and looks names up.
+    let looks_up = config.exports.iter().any(fleetgate_export::Sink::looks_up) || config.store.is_some();
+    fleetgate_auth::sandbox::enter(&config.directory, &config.state, &config.recordings(), looks_up)?;
     parent::follow()?;
     runtime()?.block_on(async {
         let socket = config.directory.join(fleetgate_auth::SOCKET);
@@ -87,6 +91,8 @@ pub fn auth_config(path: &Path) -> Result<fleetgate_auth::Config, String> {
         ));
     }
     let exports = fleetgate_export::read(&text, &section.export).map_err(|mistake| failed(&mistake))?;
+    let recordings =
+        fleetgate_archive::settings::read(&text, &section.recordings).map_err(|mistake| failed(&mistake))?;
     if let Some(address) = section.metrics {
         scrape::check(address).map_err(|why| failed(&why))?;
     }
@@ -99,6 +105,9 @@ pub fn auth_config(path: &Path) -> Result<fleetgate_auth::Config, String> {
         listen: section.listen.unwrap_or(plain.listen),
         audit_size: section.audit_size.unwrap_or(plain.audit_size),
         exports,
+        recordings: recordings.directory,
+        retention: recordings.retention,
+        store: recordings.store,
         metrics: section.metrics,
         clock: Arc::new(MachineClock),
         ..plain
@@ -264,6 +273,14 @@ mod tests {
             (
                 "[[auth.export]]\nname = \"siem\"\ntype = \"syslog\"\naddress = \"h:1\"\ntls = false\nurl = \"x\"\n",
                 "line 9: [[auth.export]]: `url` does nothing where type = \"syslog\"",
+            ),
+            (
+                "[auth.recordings]\nkeep_days = 30\nendpoint = \"https://minio.example\"\n",
+                "line 6: [auth.recordings]: `endpoint` does nothing without `store",
+            ),
+            (
+                "[auth.recordings]\nkeep_dys = 30\n",
+                "line 5: unknown field `keep_dys`",
             ),
         ] {
             let refused = read(&format!("{plain}{more}")).expect_err(more);

@@ -155,6 +155,43 @@ pub fn rfc3339(at: Time, digits: usize) -> String {
     text
 }
 
+/// A moment as [`rfc3339`] writes it, with any digits of the second's fraction or none. Nothing else is read: no other zone, and
+/// no year before 1970.
+pub fn read_rfc3339(text: &str) -> Option<Time> {
+    let (date, time) = text.strip_suffix('Z')?.split_once('T')?;
+    let (time, part) = time.split_once('.').unwrap_or((time, "0"));
+    let [year, month, day] = numbers(date, '-')?;
+    let [hour, minute, second] = numbers(time, ':')?;
+    let in_range = (1970..=9999).contains(&year)
+        && (1..=12).contains(&month)
+        && (1..=31).contains(&day)
+        && hour < 24
+        && minute < 60
+        && second <= 60;
+    if !in_range || !(1..=9).contains(&part.len()) {
+        return None;
+    }
+    let [part_number] = numbers::<1>(part, '.')?;
+    let nsec = part_number * 10_i64.pow(9 - part.len() as u32);
+    let days = days(year, month as u8, day as u8);
+    Some(Time {
+        sec: days * 86_400 + hour * 3600 + minute * 60 + second,
+        nsec: nsec as u32,
+    })
+}
+
+/// So many numbers of digits alone, at most nine of each.
+fn numbers<const N: usize>(text: &str, by: char) -> Option<[i64; N]> {
+    let mut out = [0; N];
+    let mut parts = text.split(by);
+    for number in &mut out {
+        let part = parts.next()?;
+        let is_number = (1..=9).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_digit());
+        *number = part.parse().ok().filter(|_| is_number)?;
+    }
+    parts.next().is_none().then_some(out)
+}
+
 /// Days from 1970 to a date. A day that its month does not have is one of the next month.
 pub fn days(year: i64, month: u8, day: u8) -> i64 {
     let year = year - i64::from(month <= 2);

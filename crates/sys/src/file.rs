@@ -11,7 +11,7 @@ pub const CWD: i32 = libc::AT_FDCWD;
 pub mod flags {
     pub use libc::{
         O_APPEND, O_CREAT, O_DIRECTORY, O_EXCL, O_NOCTTY, O_NOFOLLOW, O_NONBLOCK, O_PATH, O_RDONLY, O_RDWR,
-        O_TRUNC, O_WRONLY,
+        O_TMPFILE, O_TRUNC, O_WRONLY,
     };
 
     /// A file that is opened with any of these may be changed.

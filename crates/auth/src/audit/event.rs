@@ -45,6 +45,7 @@ fleetgate_base::descriptions! {
     AUDIT_GAP = "audit_gap" [source, log, missing_bytes],
     AUDIT_CUT = "audit_cut" [count, size, most, source],
     UNREADABLE = "unreadable" [origin],
+    RECORDINGS_REMOVED = "recordings_removed" [reason, count, bytes],
 }
 
 /// The fields that every event may have: who did it, and from where.

@@ -66,9 +66,22 @@ impl v1::cluster_server::Cluster for GrpcService {
 
     async fn recordings(
         &self,
-        _: Request<tonic::Streaming<v1::RecordingFrom>>,
+        request: Request<tonic::Streaming<v1::RecordingFrom>>,
     ) -> Reply<Answers<v1::RecordingKept>> {
-        Err(Status::unimplemented("this auth service keeps no recordings"))
+        let caller = self.caller(&request)?;
+        caller.proxy(&self.service)?;
+        let service = self.service.clone();
+        answers(move |to| async move {
+            let taking = service
+                .clone()
+                .take_recordings(caller, request.into_inner(), to.clone());
+            let ended = async move {
+                if let Err(refused) = taking.await {
+                    let _ = to.send(Err(refused.into())).await;
+                }
+            };
+            service.until_stopped(ended).await;
+        })
     }
 
     async fn sign_login(&self, request: Request<v1::SignLoginRequest>) -> Reply<v1::SignLoginReply> {

@@ -98,7 +98,7 @@ impl Service {
     }
 
     /// Refuses a machine that a lock holds. One on older certificates alone, of a machine that was removed, is none here.
-    fn machine_locked(&self, kind: Kind, name: &Name, now: u64) -> Result<()> {
+    pub(crate) fn machine_locked(&self, kind: Kind, name: &Name, now: u64) -> Result<()> {
         let published = self.published();
         match published.state.locks.on(&target(kind, name), now, u64::MAX) {
             Some(lock) => Err(Refused::forbidden(lock.refusal().words)),

@@ -77,7 +77,7 @@ fn what_the_store_refuses_is_said_and_leaves_no_trace() {
             clock: Arc::new(clock.clone()),
         };
         let audit = Log::open(&directory.join("audit.db"), settings).unwrap();
-        let (service, beside) = Service::open(store.clone(), audit, Arc::new(clock.clone()))
+        let (service, beside) = Service::open(store.clone(), audit, Arc::new(clock.clone()), None)
             .await
             .unwrap();
         let mut tasks = beside.start();
@@ -233,7 +233,7 @@ fn a_store_that_cannot_be_read_again_is_read_until_it_can() {
             clock: Arc::new(clock.clone()),
         };
         let audit = Log::open(&directory.join("audit.db"), settings).unwrap();
-        let (service, beside) = Service::open(store.clone(), audit, Arc::new(clock.clone()))
+        let (service, beside) = Service::open(store.clone(), audit, Arc::new(clock.clone()), None)
             .await
             .unwrap();
         let mut tasks = beside.start();

@@ -16,6 +16,7 @@ mod path;
 mod place;
 mod plain;
 mod proxies;
+mod recordings;
 mod records;
 mod refusals;
 mod removed;

@@ -1,0 +1,382 @@
+//! `[auth.recordings]`: what the section may say, read once. A setting that would do nothing is refused, with its line and
+//! what to do. No message repeats what is in the file of credentials.
+
+use crate::retention::Retention;
+use serde::Deserialize;
+use std::fmt;
+use std::fs::File;
+use std::io::Read;
+use std::net::IpAddr;
+use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use toml::Spanned;
+use zeroize::Zeroizing;
+
+/// The longest file that is read.
+const FILE_MAX: u64 = 1 << 20;
+/// Nobody but its owner may read a file of credentials.
+const OPEN: u32 = 0o077;
+/// A hundred years.
+const MAX_DAYS: u64 = 36_500;
+/// Less than this cannot hold the recordings of an hour.
+const MIN_SIZE: u64 = 64 << 20;
+/// Where a store has no regions, this is what its clients say.
+const REGION: &str = "us-east-1";
+
+/// The section as it is written.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Form {
+    directory: Option<Spanned<PathBuf>>,
+    keep_days: Option<Spanned<u64>>,
+    max_size: Option<Spanned<u64>>,
+    store: Option<Spanned<String>>,
+    endpoint: Option<Spanned<String>>,
+    region: Option<Spanned<String>>,
+    credentials: Option<Spanned<PathBuf>>,
+    ca: Option<Spanned<PathBuf>>,
+}
+
+/// What it says.
+#[derive(Clone, Debug, Default)]
+pub struct Section {
+    /// Where, if not below auth's own directory.
+    pub directory: Option<PathBuf>,
+    /// For how long, and how many bytes.
+    pub retention: Retention,
+    /// The object store.
+    pub store: Option<Store>,
+}
+
+/// An S3-compatible store.
+#[derive(Clone)]
+pub struct Store {
+    pub(crate) bucket: String,
+    pub(crate) prefix: String,
+    pub(crate) endpoint: Option<String>,
+    pub(crate) region: String,
+    pub(crate) access_key: String,
+    pub(crate) secret_key: Zeroizing<String>,
+    /// PEM; none: those that the machine trusts.
+    pub(crate) authorities: Option<Vec<u8>>,
+    /// The endpoint is on this machine, and has no TLS.
+    pub(crate) allows_http: bool,
+}
+
+/// What is wrong with the section, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mistake {
+    /// The line, counted from 1.
+    pub line: usize,
+    /// What is wrong, and the remedy.
+    pub why: String,
+}
+
+struct Fault {
+    at: Range<usize>,
+    why: String,
+}
+
+/// Reads a section, which stands in `text`.
+pub fn read(text: &str, form: &Form) -> Result<Section, Mistake> {
+    form.section().map_err(|fault| Mistake {
+        line: text.get(..fault.at.start).unwrap_or(text).matches('\n').count() + 1,
+        why: format!("[auth.recordings]: {}", fault.why),
+    })
+}
+
+fn fault<T>(at: &Spanned<T>, why: impl fmt::Display) -> Fault {
+    Fault {
+        at: at.span(),
+        why: why.to_string(),
+    }
+}
+
+impl Form {
+    fn section(&self) -> Result<Section, Fault> {
+        if let Some(directory) = &self.directory
+            && !directory.get_ref().is_absolute()
+        {
+            return Err(fault(
+                directory,
+                "`directory` is an absolute path: \"/srv/recordings\"",
+            ));
+        }
+        if let Some(days) = &self.keep_days
+            && *days.get_ref() > MAX_DAYS
+        {
+            return Err(fault(
+                days,
+                format!("`keep_days` is at most {MAX_DAYS}; 0 keeps recordings for ever"),
+            ));
+        }
+        if let Some(size) = &self.max_size
+            && (1..MIN_SIZE).contains(size.get_ref())
+        {
+            return Err(fault(
+                size,
+                format!("`max_size` is in bytes, and at least {MIN_SIZE}; 0 is no bound"),
+            ));
+        }
+        let number = |given: &Option<Spanned<u64>>| given.as_ref().map_or(0, |given| *given.get_ref());
+        Ok(Section {
+            directory: self.directory.as_ref().map(|at| at.get_ref().clone()),
+            retention: Retention {
+                keep_days: number(&self.keep_days),
+                max_size: number(&self.max_size),
+            },
+            store: self
+                .store
+                .as_ref()
+                .map(|store| self.store(store))
+                .transpose()?
+                .or(self.without_store()?),
+        })
+    }
+
+    /// Without a store, what is said about one does nothing.
+    fn without_store(&self) -> Result<Option<Store>, Fault> {
+        if self.store.is_some() {
+            return Ok(None);
+        }
+        let nothing = |name: &str| {
+            format!(
+                "`{name}` does nothing without `store = \"s3://BUCKET/PREFIX\"`: add it, or remove the line"
+            )
+        };
+        for (name, given) in [("endpoint", &self.endpoint), ("region", &self.region)] {
+            if let Some(given) = given {
+                return Err(fault(given, nothing(name)));
+            }
+        }
+        for (name, given) in [("credentials", &self.credentials), ("ca", &self.ca)] {
+            if let Some(given) = given {
+                return Err(fault(given, nothing(name)));
+            }
+        }
+        Ok(None)
+    }
+
+    fn store(&self, store: &Spanned<String>) -> Result<Store, Fault> {
+        let place = store.get_ref().strip_prefix("s3://").unwrap_or_default();
+        let (bucket, prefix) = place.split_once('/').unwrap_or((place, ""));
+        let is_bucket = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.');
+        if !(3..=63).contains(&bucket.len()) || !bucket.chars().all(is_bucket) {
+            return Err(fault(
+                store,
+                "`store` is `s3://BUCKET/PREFIX`, where the prefix may be left out",
+            ));
+        }
+        let is_prefix = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_' | '/');
+        if prefix.len() > 512
+            || !prefix.chars().all(is_prefix)
+            || prefix.split('/').any(|part| part.starts_with('.'))
+        {
+            return Err(fault(
+                store,
+                "the prefix of `store` has letters, digits, `-`, `.`, `_` and `/`",
+            ));
+        }
+        let allows_http = match &self.endpoint {
+            Some(endpoint) => endpoint_of(endpoint)?,
+            None => false,
+        };
+        let region = match (&self.region, &self.endpoint) {
+            (Some(region), _) => region.get_ref().clone(),
+            (None, Some(_)) => REGION.to_owned(),
+            (None, None) => {
+                return Err(fault(
+                    store,
+                    "`region` is missing: `region = \"eu-central-1\"`, or `endpoint` with the store's URL",
+                ));
+            }
+        };
+        let Some(file) = &self.credentials else {
+            return Err(fault(
+                store,
+                "`credentials` is missing: the path of a file with the lines `aws_access_key_id = …` and \
+                 `aws_secret_access_key = …`, mode 0600",
+            ));
+        };
+        let (access_key, secret_key) = credentials(file.get_ref()).map_err(|why| fault(file, why))?;
+        let authorities = match &self.ca {
+            Some(ca) => {
+                let read = read_file(ca.get_ref(), false).map_err(|why| fault(ca, why))?;
+                Some(read.to_vec())
+            }
+            None => None,
+        };
+        Ok(Store {
+            bucket: bucket.to_owned(),
+            prefix: prefix.to_owned(),
+            endpoint: self.endpoint.as_ref().map(|at| at.get_ref().clone()),
+            region,
+            access_key,
+            secret_key,
+            authorities,
+            allows_http,
+        })
+    }
+}
+
+/// Whether the endpoint is one without TLS, which is on this machine.
+fn endpoint_of(endpoint: &Spanned<String>) -> Result<bool, Fault> {
+    let parsed =
+        fleetgate_net::post::Endpoint::parse(endpoint.get_ref()).map_err(|why| fault(endpoint, why))?;
+    let is_here = parsed.host().parse().is_ok_and(|at: IpAddr| at.is_loopback());
+    match (parsed.is_tls(), is_here) {
+        (true, _) => Ok(false),
+        (false, true) => Ok(true),
+        (false, false) => Err(fault(
+            endpoint,
+            "without TLS everybody on the way reads the recordings: write https://; http:// is for this machine's own \
+             addresses alone",
+        )),
+    }
+}
+
+/// The two keys, in the form of AWS's own tools.
+fn credentials(path: &Path) -> Result<(String, Zeroizing<String>), String> {
+    let at = |why: &str| format!("{}: {why}", path.display());
+    let bytes = read_file(path, true)?;
+    let text = std::str::from_utf8(&bytes).map_err(|_| at("it is no text"))?;
+    let value = |name: &str| {
+        let mut lines = text.lines().filter_map(|line| line.split_once('='));
+        let found = lines
+            .find(|(key, _)| key.trim() == name)
+            .map(|(_, value)| value.trim());
+        found
+            .filter(|value| !value.is_empty())
+            .ok_or_else(|| at(&format!("there is no line `{name} = …`")))
+    };
+    let access = value("aws_access_key_id")?.to_owned();
+    let secret = Zeroizing::new(value("aws_secret_access_key")?.to_owned());
+    Ok((access, secret))
+}
+
+fn read_file(path: &Path, is_secret: bool) -> Result<Zeroizing<Vec<u8>>, String> {
+    let at = |why: &dyn fmt::Display| format!("{}: {why}", path.display());
+    let file = File::open(path).map_err(|e| at(&e))?;
+    let facts = file.metadata().map_err(|e| at(&e))?;
+    if !facts.is_file() {
+        return Err(at(&"it is no file"));
+    }
+    if is_secret && facts.mode() & OPEN != 0 {
+        return Err(at(&format!(
+            "others may read or change it: chmod 600 {}",
+            path.display()
+        )));
+    }
+    let mut bytes = Zeroizing::new(Vec::new());
+    file.take(FILE_MAX).read_to_end(&mut bytes).map_err(|e| at(&e))?;
+    Ok(bytes)
+}
+
+impl fmt::Display for Mistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}: {}", self.line, self.why)
+    }
+}
+
+/// Without the keys.
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "s3://{}/{}", self.bucket, self.prefix)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn parse(text: &str) -> Result<Section, String> {
+        #[derive(Deserialize)]
+        struct Sections {
+            recordings: Form,
+        }
+        let text = format!("[recordings]\n{text}");
+        let sections: Sections = toml::from_str(&text).map_err(|e| e.to_string())?;
+        read(&text, &sections.recordings).map_err(|mistake| mistake.to_string())
+    }
+
+    #[test]
+    fn settings_are_read_and_mistakes_have_lines_and_remedies() {
+        let keys = std::env::temp_dir().join(format!("fleetgate-s3-keys-{}", std::process::id()));
+        std::fs::write(
+            &keys,
+            "[default]\naws_access_key_id = AK\naws_secret_access_key = sec/ret\n",
+        )
+        .unwrap();
+        let mode = |mode| std::fs::set_permissions(&keys, std::fs::Permissions::from_mode(mode)).unwrap();
+        mode(0o600);
+        let keys_line = format!("credentials = {:?}\n", keys.display().to_string());
+        let s3 = format!("store = \"s3://rec-1/a/b\"\nendpoint = \"https://minio.example\"\n{keys_line}");
+        let section = parse(&s3).unwrap().store.unwrap();
+        assert_eq!(
+            (
+                &*section.bucket,
+                &*section.prefix,
+                &*section.region,
+                &*section.access_key,
+                section.secret_key.as_str()
+            ),
+            ("rec-1", "a/b", REGION, "AK", "sec/ret")
+        );
+        assert!(!format!("{section:?}").contains("sec"));
+        let plain = parse("directory = \"/srv/r\"\nkeep_days = 90\nmax_size = 100000000\n").unwrap();
+        assert_eq!(
+            (plain.retention.keep_days, plain.retention.max_size),
+            (90, 100_000_000)
+        );
+        assert!(plain.store.is_none() && parse("").unwrap().directory.is_none());
+        for (text, words) in [
+            (
+                "directory = \"srv\"\n",
+                "line 2: [auth.recordings]: `directory` is an absolute path",
+            ),
+            (
+                "keep_days = 100000\n",
+                "line 2: [auth.recordings]: `keep_days` is at most",
+            ),
+            (
+                "keep_days = 1\nmax_size = 100\n",
+                "line 3: [auth.recordings]: `max_size` is in bytes",
+            ),
+            ("region = \"x\"\n", "`region` does nothing without `store"),
+            ("ca = \"/x\"\n", "`ca` does nothing without `store"),
+            ("store = \"/srv\"\n", "`store` is `s3://BUCKET/PREFIX`"),
+            ("store = \"s3://bucket/../x\"\n", "the prefix of `store`"),
+            ("store = \"s3://bucket\"\n", "`region` is missing"),
+            (
+                "store = \"s3://bucket\"\nregion = \"r\"\n",
+                "`credentials` is missing",
+            ),
+            (
+                "store = \"s3://bucket\"\nendpoint = \"http://192.0.2.1\"\n",
+                "line 3: [auth.recordings]: without TLS",
+            ),
+            ("store = \"s3://bucket\"\nendpoint = \"minio\"\n", "it is no URL"),
+            (
+                "store = \"s3://bucket\"\nregion = \"r\"\ncredentials = \"/nowhere\"\n",
+                "/nowhere: No such file",
+            ),
+            ("keepdays = 1\n", "unknown field `keepdays`"),
+        ] {
+            let refused = parse(text).expect_err(text);
+            assert!(refused.contains(words), "{text}: {refused}");
+        }
+        mode(0o640);
+        let refused = parse(&s3).unwrap_err();
+        assert!(
+            refused.contains("line 4") && refused.contains("chmod 600"),
+            "{refused}"
+        );
+        mode(0o600);
+        std::fs::write(&keys, "aws_access_key_id = AK\n").unwrap();
+        let refused = parse(&s3).unwrap_err();
+        assert!(refused.contains("`aws_secret_access_key = …`"), "{refused}");
+        std::fs::remove_file(&keys).unwrap();
+    }
+}
