@@ -4,6 +4,7 @@
 
 use fleetgate_archive::checker::{Checker, Proof};
 use fleetgate_fuzz::recordings::sealed;
+use fleetgate_record::signature::LastKey;
 use libfuzzer_sys::fuzz_target;
 
 fn feed(bytes: &[u8], piece: usize, is_signed: bool) -> Option<Proof> {
@@ -24,7 +25,7 @@ fn feed(bytes: &[u8], piece: usize, is_signed: bool) -> Option<Proof> {
             assert!(is_signed && proof.covered.offset < proof.length && proof.length <= fed);
             // It goes on from there as well.
             let rest = &bytes[proof.covered.offset as usize..fed as usize];
-            let mut again = Checker::resume([7; 16], proof.covered);
+            let mut again = Checker::resume([7; 16], proof.covered, vec![LastKey::of(b"")]);
             again.feed(rest, &check).expect("it was fed before");
             assert_eq!(again.next(), fed);
         }

@@ -4,13 +4,15 @@
 
 use fleetgate_fuzz::recordings::sealed;
 use fleetgate_playback::source::{Item, Source};
+use fleetgate_record::age::{Identity, Keys};
 use fleetgate_record::block::MAX_PLAIN;
 use libfuzzer_sys::fuzz_target;
 
-fn read(file: &[u8], tail: Option<Vec<u8>>) {
-    let Ok(mut source) = Source::new(file, tail) else {
+fn read(file: &[u8], tail: Option<Vec<u8>>, keys: &Keys) {
+    let Ok(source) = Source::new(file, tail) else {
         return;
     };
+    let mut source = source.with_keys(keys.clone());
     let mut last = 0;
     while let Some(item) = source.next_item().expect("bytes can be read") {
         if let Item::Frame(frame) = item {
@@ -22,7 +24,9 @@ fn read(file: &[u8], tail: Option<Vec<u8>>) {
 }
 
 fuzz_target!(|data: &[u8]| {
-    read(data, None);
     let (file, _, rest) = sealed(data);
-    read(&file, Some(rest.to_vec()));
+    for keys in [Keys::default(), Keys::new(vec![Identity::new([7; 32])])] {
+        read(data, None, &keys);
+        read(&file, Some(rest.to_vec()), &keys);
+    }
 });

@@ -5,7 +5,7 @@
 use fleetgate_fuzz::recordings::sealed;
 use fleetgate_record::reader::Reader;
 use fleetgate_record::recover;
-use fleetgate_record::tail::Tail;
+use fleetgate_record::tail::Entry;
 use libfuzzer_sys::fuzz_target;
 
 fn mend(file: &[u8], tail: &[u8]) {
@@ -28,8 +28,15 @@ fuzz_target!(|data: &[u8]| {
     mend(data, data);
     let (mut file, chain, rest) = sealed(data);
     mend(&file, rest);
-    if let Some((_, entry)) = Tail::default().write(&chain, 5, rest) {
-        mend(&file, &entry);
+    for is_sealed in [false, true] {
+        let entry = Entry {
+            plain: rest.len(),
+            from: 5,
+            last: 9,
+            is_sealed,
+            ..Entry::default()
+        };
+        mend(&file, &entry.encode(&chain, rest));
     }
     file.extend_from_slice(rest);
     mend(&file, &[]);

@@ -1,22 +1,20 @@
-//! Any bytes as a signature block, and as a signature by `ssh-keygen -Y`: never a panic, and one text has one form.
+//! Any bytes as a signature block, and as a signature by `ssh-keygen -Y`: never a panic, and one signature has one form.
 #![no_main]
 
-use fleetgate_record::signature;
+use fleetgate_record::signature::{self, LastKey};
 use fleetgate_ssh::sshsig;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
-    let text = b"fleetgate recording\nsession 07070707070707070707070707070707\nblocks ";
-    let mut whole = u32::try_from(text.len() + data.len())
-        .unwrap_or(0)
-        .to_le_bytes()
-        .to_vec();
-    whole.extend_from_slice(text);
-    whole.extend_from_slice(data);
-    for bytes in [data, &whole] {
-        if let Ok((statement, signature)) = signature::decode(bytes) {
-            assert_eq!(signature::encode(&statement, signature), bytes);
-            let _ = sshsig::verify(signature, signature::NAMESPACE, statement.text().as_bytes());
+    let chain = [3; 32];
+    let decode = |bytes: &[u8]| signature::decode(bytes, &[7; 16], |_| Some(chain), &mut LastKey::default());
+    // The head of one, with a signature in either form.
+    let head = |form: u8| [&[form, 9, 0, 0, 0, 0, 0, 0, 0, 4][..], b"then", data].concat();
+    for bytes in [data, &head(0), &head(1), &head(2)] {
+        if let Ok((statement, signature)) = decode(bytes) {
+            assert_eq!(signature::encode(&statement, &signature), bytes);
+            assert_eq!(signature::covers(bytes), Some(statement.blocks));
+            let _ = sshsig::verify(&signature, signature::NAMESPACE, statement.text().as_bytes());
         }
         assert!(sshsig::verify(bytes, signature::NAMESPACE, b"nobody signed this").is_err());
     }

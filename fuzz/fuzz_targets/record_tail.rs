@@ -3,7 +3,7 @@
 
 use fleetgate_record::block::MAX_PLAIN;
 use fleetgate_record::frame::Frames;
-use fleetgate_record::tail::{self, Tail};
+use fleetgate_record::tail::{self, Entry};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
@@ -11,11 +11,17 @@ fuzz_target!(|data: &[u8]| {
     assert!(read.plain.len() <= MAX_PLAIN);
     assert!(Frames::new(&read.plain, read.first).all(|frame| frame.is_ok()));
     // The same bytes as frames, with an entry's head before them.
-    if data.len() <= MAX_PLAIN
-        && let Some((_, entry)) = Tail::default().write(&[0; 32], 9, data)
-    {
-        let read = tail::read(&entry, &[0; 32]);
-        assert!(data.starts_with(&read.plain));
-        assert!(tail::read(&entry, &[1; 32]).plain.is_empty());
-    }
+    let entry = Entry {
+        plain: data.len(),
+        from: 9,
+        ..Entry::default()
+    };
+    let file = entry.encode(&[0; 32], data);
+    assert!(data.starts_with(&tail::read(&file, &[0; 32]).plain));
+    assert!(tail::read(&file, &[1; 32]).plain.is_empty());
+    // And as an age file.
+    let is_sealed = !data.is_empty() && data.len() <= MAX_PLAIN;
+    let entry = Entry { is_sealed, ..entry };
+    let read = tail::read(&entry.encode(&[0; 32], data), &[0; 32]);
+    assert!(!is_sealed || read.sealed.len() == 1 && read.sealed[0].stored == data);
 });

@@ -14,14 +14,17 @@ pub fn sealed(data: &[u8]) -> (Vec<u8>, Chain, &[u8]) {
             return (file, chain, behind);
         }
         let (stored, behind) = behind.split_at(usize::from(len).min(behind.len()));
-        let holds = match holds % 4 {
+        let continues = holds & 0x80 != 0;
+        let holds = match holds % 5 {
             0 => Holds::Frames,
             1 => Holds::Compressed,
             2 => Holds::Signature,
-            _ => Holds::End,
+            3 => Holds::End,
+            _ => Holds::Encrypted,
         };
         let head = Head {
             holds,
+            continues: continues && !matches!(holds, Holds::Signature | Holds::End),
             stored: stored.len(),
             plain: match holds {
                 Holds::Frames | Holds::End => stored.len(),

@@ -79,6 +79,7 @@ impl Desk {
             state_writer: None,
             watching: Default::default(),
             recordings: Default::default(),
+            views: Default::default(),
             resolver: Arc::new(resolver),
             wakes: Wakes::new().expect("an epoll"),
             timers: Timers::default(),

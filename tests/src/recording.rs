@@ -1,6 +1,7 @@
 //! Recordings of a test's node, read as a stranger would read them.
 
 use crate::service::audited;
+use fleetgate_record::age::Keys;
 use fleetgate_record::frame::Kind;
 use fleetgate_record::reader::{Content, Reader};
 use fleetgate_ssh::sshsig;
@@ -39,9 +40,16 @@ pub struct Recording {
 impl Recording {
     /// Reads a file; every block of it has to be right.
     pub fn read(path: &Path) -> Recording {
+        Recording::read_with(path, Keys::default())
+    }
+
+    /// The same of one that is encrypted.
+    pub fn read_with(path: &Path, keys: Keys) -> Recording {
         let file = File::open(path).expect("a recording");
         let length = file.metadata().expect("facts").len();
-        let mut reader = Reader::new(BufReader::new(file)).expect("a beginning");
+        let mut reader = Reader::new(BufReader::new(file))
+            .expect("a beginning")
+            .with_keys(keys);
         let mut recording = Recording {
             length,
             ..Recording::default()

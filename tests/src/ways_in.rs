@@ -400,7 +400,9 @@ const OF_WATCHED: [&str; 16] = [
 const MARKS: [&str; 3] = ["kernel", "register", "claimed"];
 
 /// Fields that are there only where they are known.
-const SOMETIMES: [&str; 33] = [
+const SOMETIMES: [&str; 36] = [
+    "owner",
+    "onward_ssh",
     "runs_as",
     "container",
     "sessions",
@@ -409,6 +411,7 @@ const SOMETIMES: [&str; 33] = [
     "recorded",
     "recording",
     "recovered",
+    "undelivered",
     "ended",
     "code",
     "signal",

@@ -53,7 +53,7 @@ const CHORES: &[Chore] = &[
     },
     Chore {
         name: "bench",
-        takes: "NAME [--quick] [--without-ours]",
+        takes: "NAME [--quick] [--without-ours] [--size N]",
         does: "measure ours beside theirs; writes target/bench/NAME.json",
         run: bench::main,
     },

@@ -127,9 +127,14 @@ pub fn bytes(n: u64) -> String {
 
 /// Builds these programs of the benches, with which ours and rivals are measured.
 pub fn build_benches(programs: &[&str]) -> Result {
+    build_benches_with("measure", programs)
+}
+
+/// The same of those that need another feature.
+pub fn build_benches_with(feature: &str, programs: &[&str]) -> Result {
     let mut build = cargo();
     build.args(["build", "--release", "--package", "fleetgate-benches"]);
-    build.args(["--features", "measure"]);
+    build.args(["--features", feature]);
     for program in programs {
         build.args(["--bin", program]);
     }

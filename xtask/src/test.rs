@@ -121,7 +121,7 @@ fn rules(spent: &Spent) -> Result {
             "--all-targets",
             // What only benches build.
             "--features",
-            "fleetgate-benches/fleet,fleetgate-benches/measure",
+            "fleetgate-benches/fleet,fleetgate-benches/measure,fleetgate-benches/recordings",
             "--",
             "--deny",
             "warnings",

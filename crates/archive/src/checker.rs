@@ -10,7 +10,7 @@ use fleetgate_policy::text::printable;
 use fleetgate_record::Fault;
 use fleetgate_record::block::{self, Chain, FILE_HEAD, HEAD, Head, Holds};
 use fleetgate_record::frame::{Frames, Kind};
-use fleetgate_record::signature::{self, MAX_LATE};
+use fleetgate_record::signature::{self, LastKey, MAX_LATE};
 use std::collections::VecDeque;
 use std::fmt;
 
@@ -71,6 +71,10 @@ pub struct Checker {
     repeated: u32,
     begin: Option<String>,
     end: Option<String>,
+    /// The key of the last signature.
+    last_key: LastKey,
+    /// Where that is not known: which it may be.
+    may_be: Vec<LastKey>,
 }
 
 impl Checker {
@@ -86,9 +90,11 @@ impl Checker {
         Checker::at(session, at, VecDeque::new())
     }
 
-    /// Goes on behind what is proven.
-    pub fn resume(session: [u8; 16], covered: Point) -> Checker {
-        Checker::at(session, covered, VecDeque::from([covered]))
+    /// Goes on behind what is proven. The last signature there was of one of these keys; a signature of the same one leaves it out.
+    pub fn resume(session: [u8; 16], covered: Point, keys: Vec<LastKey>) -> Checker {
+        let mut checker = Checker::at(session, covered, VecDeque::from([covered]));
+        checker.may_be = keys;
+        checker
     }
 
     fn at(session: [u8; 16], at: Point, recent: VecDeque<Point>) -> Checker {
@@ -101,6 +107,8 @@ impl Checker {
             repeated: 0,
             begin: None,
             end: None,
+            last_key: LastKey::default(),
+            may_be: Vec::new(),
         }
     }
 
@@ -235,14 +243,9 @@ impl Checker {
     }
 
     fn signature(&mut self, stored: &[u8], ends: u64, check: Check<'_>) -> Result<(), Refusal> {
-        let (statement, signature) = signature::decode(stored).map_err(|fault| self.fault(fault))?;
-        let covered = self
-            .recent
-            .iter()
-            .find(|point| (point.blocks, point.chain) == (statement.blocks, statement.chain));
-        let covered = *covered
-            .filter(|_| statement.session == self.session)
-            .ok_or_else(|| self.fault(Fault::OtherChain))?;
+        let blocks = signature::covers(stored).ok_or_else(|| self.fault(Fault::Signature))?;
+        let covered = self.recent.iter().find(|point| point.blocks == blocks);
+        let covered = *covered.ok_or_else(|| self.fault(Fault::OtherChain))?;
         // A signature can be copied as often as somebody likes, and each takes its time to look at.
         let proves_more = self
             .proof
@@ -253,13 +256,7 @@ impl Checker {
                 "{MAX_REPEATED} signatures in a row prove nothing new"
             )));
         }
-        check(&statement.text(), signature).map_err(|why| {
-            Refusal(format!(
-                "the signature in block {}: {}",
-                self.at.blocks,
-                printable(&why)
-            ))
-        })?;
+        self.last_key = self.signed(stored, &covered, check)?;
         if self
             .proof
             .is_none_or(|proof| covered.offset >= proof.covered.offset)
@@ -270,6 +267,32 @@ impl Checker {
             });
         }
         Ok(())
+    }
+
+    /// Whether the signature over these blocks is right; the key that the next one may leave out.
+    fn signed(&self, stored: &[u8], covered: &Point, check: Check<'_>) -> Result<LastKey, Refusal> {
+        let tries = match self.last_key.is_missing(stored) {
+            true => &self.may_be[..],
+            false => std::slice::from_ref(&self.last_key),
+        };
+        let mut refused = Err(self.fault(Fault::Signature));
+        for last in tries {
+            let mut last = last.clone();
+            let (statement, signature) =
+                signature::decode(stored, &self.session, |_| Some(covered.chain), &mut last)
+                    .map_err(|fault| self.fault(fault))?;
+            match check(&statement.text(), &signature) {
+                Ok(()) => return Ok(last),
+                Err(why) => {
+                    refused = Err(Refusal(format!(
+                        "the signature in block {}: {}",
+                        self.at.blocks,
+                        printable(&why)
+                    )));
+                }
+            }
+        }
+        refused
     }
 
     /// The block's first frame, which is of this kind; of the end it is the only one.

@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::keeper::Work;
 use crate::{Archive, Counts};
 use bytes::Bytes;
-use fleetgate_record::signature::NAMESPACE;
+use fleetgate_record::signature::{LastKey, NAMESPACE};
 use fleetgate_ssh::key::PublicKey;
 use fleetgate_ssh::sshsig;
 use std::fmt;
@@ -160,6 +160,11 @@ impl Maker {
                 self.name
             )),
         }
+    }
+
+    /// The keys that a signature may leave out.
+    pub(crate) fn last_keys(&self) -> Vec<LastKey> {
+        self.keys.iter().map(|key| LastKey::of(key.blob())).collect()
     }
 
     /// Which node a recording is of that says it is of `claimed`.

@@ -247,8 +247,40 @@ pub enum Event {
         reason: String,
         ended: bool => Flag,
     },
-    /// Old recordings were removed.
-    RecordingsRemoved = "recordings_removed" { count: u64, bytes: u64 },
+    /// Recordings were removed for their age, or for want of room.
+    RecordingsRemoved = "recordings_removed" {
+        count: u64,
+        bytes: u64,
+        /// Of these, the cluster was to have so many, and has not.
+        undelivered: Option<u64>,
+    },
+    /// Somebody sees a session of `owner`'s.
+    SessionWatched = "session_watched" {
+        connection: ConnectionNumber,
+        login: String,
+        session: SessionId,
+        source: SocketAddr,
+        user: Option<String>,
+        owner: Option<String>,
+    },
+    /// Somebody sees it and may type in it.
+    SessionJoined = "session_joined" {
+        connection: ConnectionNumber,
+        login: String,
+        session: SessionId,
+        source: SocketAddr,
+        user: Option<String>,
+        owner: Option<String>,
+    },
+    /// One of those sees it no more.
+    ViewerLeft = "viewer_left" {
+        connection: ConnectionNumber,
+        login: String,
+        session: SessionId,
+        user: Option<String>,
+        reason: String,
+        lasted as lasted_ms: Duration,
+    },
     /// What somebody did to a file.
     File = "file" {
         connection: ConnectionNumber,
@@ -259,7 +291,15 @@ pub enum Event {
     /// What a watched session did.
     Watched(Box<super::WatchedEvent>),
     /// A forwarded connection ended.
-    Forwarded = "forwarded" { connection: ConnectionNumber, login: String, to: String, sent: u64, received: u64 },
+    Forwarded = "forwarded" {
+        connection: ConnectionNumber,
+        login: String,
+        to: String,
+        sent: u64,
+        received: u64,
+        /// It went on to an SSH server.
+        onward_ssh: bool => Flag,
+    },
     /// Something listens for a connection, or does not any more.
     Listening = "listening" { connection: ConnectionNumber, login: String, on: String },
     /// A request that was refused after the login.

@@ -8,9 +8,6 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// How old a second factor may be for administering from afar, in seconds.
-pub const ADMIN_MFA: u64 = 3600;
-
 /// Who asks.
 #[derive(Clone, Debug)]
 pub struct Caller {

@@ -253,6 +253,7 @@ impl Remote {
         let subject = caller.peer.as_ref().and_then(|peer| peer.identity.as_ref());
         let subject = subject.map(|identity| identity.subject.clone());
         let known = subject.is_some();
+        let is_proxy = matches!(subject, Some(Subject::Proxy(_)));
         let proven = grpc::caller(None, &caller);
         let (mut place, mut certified) = (None::<Place<Arrival>>, None);
         match subject {
@@ -277,6 +278,7 @@ impl Remote {
             }
         };
         let tuning = match known {
+            true if is_proxy => Tuning::AUTH_PROXY,
             true => Tuning::AUTH_MEMBER,
             false => Tuning::AUTH,
         };

@@ -4,6 +4,7 @@
 mod admin;
 mod cluster;
 mod identity;
+mod recordings;
 
 use crate::caller::{Caller, CallerProof};
 use crate::service::Service;
@@ -11,6 +12,7 @@ use fleetgate_net::h2;
 use fleetgate_proto::v1::admin_server::AdminServer;
 use fleetgate_proto::v1::cluster_server::ClusterServer;
 use fleetgate_proto::v1::identity_server::IdentityServer;
+use fleetgate_proto::v1::recordings_server::RecordingsServer;
 use std::sync::Arc;
 use tokio::sync::mpsc;
 use tonic::codegen::tokio_stream::wrappers::ReceiverStream;
@@ -20,6 +22,8 @@ use tonic::{Request, Response, Status};
 pub const IDENTITY_MESSAGE: usize = 64 * 1024;
 /// The largest request of a proxy: a batch of audit records.
 pub const CLUSTER_MESSAGE: usize = 1 << 20;
+/// The largest request of somebody who looks at recordings.
+pub const RECORDINGS_MESSAGE: usize = 16 * 1024;
 /// The largest request of an administrator: a role file.
 pub const ADMIN_MESSAGE: usize = 2 << 20;
 
@@ -46,6 +50,7 @@ impl GrpcService {
         h2::Routes::new()
             .with(IdentityServer::new(grpc.clone()).max_decoding_message_size(IDENTITY_MESSAGE))
             .with(ClusterServer::new(grpc.clone()).max_decoding_message_size(CLUSTER_MESSAGE))
+            .with(RecordingsServer::new(grpc.clone()).max_decoding_message_size(RECORDINGS_MESSAGE))
             .with(AdminServer::new(grpc).max_decoding_message_size(ADMIN_MESSAGE))
     }
 

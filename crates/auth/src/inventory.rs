@@ -128,6 +128,14 @@ impl Inventory {
         labels(member, self.locked().nodes.get(name))
     }
 
+    /// The same; none: the node has not said them since this service began.
+    pub fn labels_if_known(&self, member: &Member, name: &str) -> Option<Labels> {
+        let present = self.locked();
+        let presence = present.nodes.get(name);
+        let is_known = member.key.is_none() || presence.is_some_and(|p| p.said != Times::default());
+        is_known.then(|| labels(member, presence))
+    }
+
     /// Tells whoever watches how a node is now.
     pub fn tell(&self, cache: &StateCache, name: &str, now: u64) {
         if let Some(node) = self.shown(cache, name, now) {

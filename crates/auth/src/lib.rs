@@ -45,6 +45,7 @@ mod password;
 mod plain;
 mod proof;
 mod reach;
+mod recordings;
 mod refusal_events;
 mod refusals;
 mod rotation;

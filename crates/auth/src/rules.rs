@@ -10,7 +10,7 @@ use crate::service::Service;
 use crate::users::user_name;
 use fleetgate_policy::cluster::{
     Attempt, ContainerLabels, Identity, Lock, MAX_CLUSTER_ROLES, MAX_LOCKS, MAX_REASON, Name, Role, Subject,
-    Target, decide, explain, logins_of, parse_roles,
+    Target, decide, explain, explain_view, logins_of, parse_roles,
 };
 use fleetgate_policy::text::is_unseen;
 use fleetgate_policy::{account_and_container, check_written_login};
@@ -200,6 +200,13 @@ impl Service {
             reply
                 .steps
                 .push(format!("{user} has no role that gives a login anywhere"));
+        }
+        let views: Vec<String> = roles.iter().filter_map(explain_view).collect();
+        if !views.is_empty() {
+            reply.steps.push(format!("{user} may see recordings:"));
+            reply
+                .steps
+                .extend(views.into_iter().map(|view| format!("  {view}")));
         }
         Ok(reply)
     }

@@ -3,7 +3,7 @@
 use crate::audit::{Event, Log};
 use crate::authorities::Signers;
 use crate::cache::StateCache;
-use crate::caller::{ADMIN_MFA, Caller, CallerProof, Origin};
+use crate::caller::{Caller, CallerProof, Origin};
 use crate::challenges::Challenges;
 use crate::clock::Clock;
 use crate::clock_watch::ClockWatch;
@@ -15,11 +15,12 @@ use crate::inventory::Inventory;
 use crate::ledger::{Follower, Ledger, Plan};
 use crate::limits::{Buckets, Place, Places, Rate, Source};
 use crate::password::Passwords;
+use crate::recordings::{READS, VIEWS, VIEWS_OF_ONE};
 use crate::refusals::Refusals;
 use crate::state::{Published, Publisher};
 use fleetgate_archive::Archive;
 use fleetgate_base::audit::Description;
-use fleetgate_policy::cluster::Name;
+use fleetgate_policy::cluster::{ADMIN_MFA, Name};
 use fleetgate_store::Store;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -78,6 +79,10 @@ pub struct Service {
     pub(crate) slowed: Arc<Places<Name>>,
     /// What proxies watch, by their names.
     pub(crate) watches: Arc<Places<Name>>,
+    /// Lists and recordings that are read: by one caller, and by all.
+    pub(crate) viewers: Arc<Places<String>>,
+    pub(crate) all_viewers: Arc<Places<()>>,
+    pub(crate) view_reads: Buckets<String>,
     /// Streams of recordings.
     pub(crate) intakes: Arc<Places<IntakeSource>>,
     /// Recordings; none: where nothing is answered.
@@ -120,6 +125,9 @@ impl Service {
             renewals: Buckets::new(RENEWALS),
             slowed: Places::new(MAX_SLOWED),
             watches: Places::new(WATCHES_OF_ONE),
+            viewers: Places::new(VIEWS_OF_ONE),
+            all_viewers: Places::new(VIEWS),
+            view_reads: Buckets::new(READS),
             intakes: Places::new(STREAMS_OF_ONE),
             archive,
         });
@@ -257,7 +265,7 @@ impl Service {
             )));
         }
         match identity.mfa {
-            Some(at) if now <= at.saturating_add(ADMIN_MFA) => Ok(()),
+            Some(at) if now <= at.saturating_add(ADMIN_MFA.as_secs()) => Ok(()),
             _ => Err(Refused::forbidden(
                 "administering from afar needs a second factor that is not older than an hour: run fleetgate login --mfa",
             )),

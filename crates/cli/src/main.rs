@@ -130,7 +130,8 @@ fn done(given: &Arguments, outcome: Outcome) -> i32 {
             }
             let code = error.downcast_ref::<ClientError>().map(ClientError::code);
             let usage = || error.downcast_ref::<UsageError>().map(UsageError::code);
-            code.or_else(usage).unwrap_or(exit::REFUSED)
+            let unable = || error.is::<recordings::Unable>().then_some(exit::USAGE);
+            code.or_else(usage).or_else(unable).unwrap_or(exit::REFUSED)
         }
     }
 }

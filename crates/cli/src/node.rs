@@ -3,10 +3,11 @@
 use crate::flags::{Arguments, Outcome};
 use crate::output::print;
 use crate::{cluster, images};
-use fleetgate_node::config::{Config, PATH};
+use fleetgate_node::config::{Config, ConfigError, PATH};
 use fleetgate_node::monitor;
 use fleetgate_seal::{Embedded, Source};
 use fleetgate_starter as starter;
+use fleetgate_sys::process;
 use fleetgate_worker::start::Format;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -83,6 +84,24 @@ pub fn configuration(given: &Arguments) -> PathBuf {
         None if given.has("user-mode") => Config::user_path(),
         None => of_the_machine(Path::new(PATH), Path::new(cluster::SYSTEM_CONFIG)),
     }
+}
+
+/// The node that a command reads about, and whether it is one without root: for others than root that of the user's own, where
+/// it has left something.
+pub fn read_about(given: &Arguments) -> Result<(Config, bool), ConfigError> {
+    if process::effective_uid() != 0 {
+        let path = given
+            .value("config")
+            .map_or_else(Config::user_path, PathBuf::from);
+        if let Ok(mut config) = Config::load(&path) {
+            config.settle(true);
+            let sessions = config.runtime_directory.join("sessions");
+            if config.recording.directory.is_dir() || sessions.is_dir() {
+                return Ok((config, true));
+            }
+        }
+    }
+    Ok((Config::load(&configuration(given))?, false))
 }
 
 fn of_the_machine(own: &Path, of_all: &Path) -> PathBuf {

@@ -61,6 +61,27 @@ pub fn moment(text: &str) -> String {
     }
 }
 
+/// `1 match`, `2 matches`.
+pub fn counted(n: u64, one: &str, many: &str) -> String {
+    format!("{n} {}", if n == 1 { one } else { many })
+}
+
+/// A number of bytes for people: `870`, `12K`, `3.4M`.
+pub fn size(bytes: u64) -> String {
+    let (mut tenths, mut unit) = (u128::from(bytes) * 10, "");
+    for next in ["K", "M", "G", "T"] {
+        if tenths < 10_000 {
+            break;
+        }
+        (tenths, unit) = (tenths.div_ceil(1024), next);
+    }
+    match (unit, tenths) {
+        ("", _) => bytes.to_string(),
+        (_, ..100) => format!("{}.{}{unit}", tenths / 10, tenths % 10),
+        _ => format!("{}{unit}", tenths.div_ceil(10)),
+    }
+}
+
 /// Prints a document.
 pub fn json(document: &Value) -> Outcome {
     print(&text::printable_json(&format!("{document:#}\n")))

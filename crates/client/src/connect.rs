@@ -10,6 +10,7 @@ use fleetgate_net::{dial, x509};
 use fleetgate_policy::cluster::State;
 use fleetgate_proto::v1::admin_client::AdminClient;
 use fleetgate_proto::v1::identity_client::IdentityClient;
+use fleetgate_proto::v1::recordings_client::RecordingsClient;
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -23,7 +24,7 @@ pub fn run<T>(work: impl Future<Output = Result<T, ClientError>>) -> Result<T, C
     runtime.block_on(work)
 }
 
-/// Where the auth service is asked for something that only administrators may.
+/// Where the auth service is asked for something that administrators may, or whoever a role lets.
 #[derive(Clone, Debug)]
 pub enum AdminEndpoint {
     /// On its own machine.
@@ -35,17 +36,25 @@ pub enum AdminEndpoint {
 impl AdminEndpoint {
     /// Connects.
     pub async fn admin(&self) -> Result<AdminClient<BoundedChannel>, ClientError> {
-        let channel = match self {
-            AdminEndpoint::Socket(path) => by_socket(path).await?,
+        Ok(AdminClient::new(self.channel().await?)
+            .max_decoding_message_size(h2::AUTH_MESSAGE)
+            .max_encoding_message_size(h2::AUTH_MESSAGE))
+    }
+
+    /// Connects for recordings, which roles let others see than administrators.
+    pub async fn recordings(&self) -> Result<RecordingsClient<BoundedChannel>, ClientError> {
+        Ok(RecordingsClient::new(self.channel().await?))
+    }
+
+    async fn channel(&self) -> Result<BoundedChannel, ClientError> {
+        match self {
+            AdminEndpoint::Socket(path) => by_socket(path).await,
             AdminEndpoint::Login(home) => {
                 let profile = home.login()?;
                 let credentials = credentials(home)?;
-                auth(&profile.proxy, &believe(home)?, Some(&credentials)).await?
+                auth(&profile.proxy, &believe(home)?, Some(&credentials)).await
             }
-        };
-        Ok(AdminClient::new(channel)
-            .max_decoding_message_size(h2::AUTH_MESSAGE)
-            .max_encoding_message_size(h2::AUTH_MESSAGE))
+        }
     }
 }
 

@@ -26,6 +26,7 @@ pub mod master_client;
 pub mod pem;
 pub mod profile;
 pub mod prompt;
+pub mod recordings;
 pub mod ssh;
 pub mod standard_output;
 pub mod stderr;

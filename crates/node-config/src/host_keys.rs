@@ -159,13 +159,9 @@ impl HostKeys {
 
     /// A signature over what is said of a recording, as `ssh-keygen -Y sign` makes it; none: there is no key that can.
     pub fn sign_recording(&self, text: &str) -> Option<Vec<u8>> {
-        let message = sshsig::message(RECORDINGS, text.as_bytes());
-        self.0.iter().find_map(|key| {
-            let blob = key.public().blob();
-            let algorithm = key.algorithms().into_iter().find(|a| key.blob(a) == Some(blob))?;
-            let signature = key.sign(algorithm, &message).ok()?;
-            Some(sshsig::encode(blob, RECORDINGS, &signature))
-        })
+        self.0
+            .iter()
+            .find_map(|key| sshsig::sign(key, RECORDINGS, text.as_bytes()))
     }
 }
 

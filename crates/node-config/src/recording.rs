@@ -2,8 +2,8 @@
 //! there. What a role asks for is the cluster's decision; the stricter of the two counts.
 
 use crate::{Size, types};
-use fleetgate_policy::recording::{self, Recording, RecordingFailure};
-use serde::Deserialize;
+use fleetgate_policy::recording::{self, MAX_RECIPIENTS, Recipient, Recording, RecordingFailure};
+use serde::{Deserialize, Deserializer, de};
 use std::path::PathBuf;
 
 /// Where recordings are, unless told otherwise.
@@ -17,10 +17,14 @@ pub struct Settings {
     pub sessions: Recording,
     /// What happens to a session that `sessions` wants recorded and that cannot be.
     pub on_failure: RecordingFailure,
+    /// For whom recordings are encrypted, beside those whom roles name; nobody by either: they are readable.
+    #[serde(deserialize_with = "recipients")]
+    pub recipients: Vec<Recipient>,
     /// Where recordings are kept.
     #[serde(deserialize_with = "types::from_root")]
     pub directory: PathBuf,
     /// Recordings that ended so many days ago are removed; 0: none for its age.
+    #[serde(deserialize_with = "types::days")]
     pub keep_days: u32,
     /// How much the directory may hold before the oldest ended recordings are removed; 0: as much as the disk has room for.
     pub max_size: Size,
@@ -31,6 +35,7 @@ impl Default for Settings {
         Settings {
             sessions: Recording::default(),
             on_failure: RecordingFailure::default(),
+            recipients: Vec::new(),
             directory: DIRECTORY.into(),
             keep_days: 0,
             max_size: Size(10 << 30),
@@ -45,6 +50,17 @@ impl Settings {
         decided: impl IntoIterator<Item = (Recording, RecordingFailure)>,
     ) -> (Recording, RecordingFailure) {
         recording::strictest(decided.into_iter().chain([(self.sessions, self.on_failure)]))
+    }
+}
+
+fn recipients<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Recipient>, D::Error> {
+    let all = Vec::<Recipient>::deserialize(from)?;
+    match all.len() <= MAX_RECIPIENTS {
+        true => Ok(all),
+        false => Err(de::Error::custom(format!(
+            "{} recipients: there is room for {MAX_RECIPIENTS}",
+            all.len()
+        ))),
     }
 }
 

@@ -27,11 +27,16 @@ fn times_and_sizes_have_units() {
 #[test]
 fn the_section_recording_is_read() {
     let said = "[recording]\nsessions = \"output\"\non_failure = \"go-on\"\ndirectory = \"/srv/recordings\"\nkeep_days = 90\n\
-                max_size = \"2G\"";
+                max_size = \"2G\"\nrecipients = [\"age1dc3xeggyp2p9556c0r8nplujq2tga0rguvtcp9hz97kwywghd4pqycqsp2\"]";
     let config = parse(said).expect(said);
     let wanted = recording::Settings {
         sessions: Recording::Output,
         on_failure: RecordingFailure::GoOn,
+        recipients: vec![
+            "age1dc3xeggyp2p9556c0r8nplujq2tga0rguvtcp9hz97kwywghd4pqycqsp2"
+                .parse()
+                .expect("a key"),
+        ],
         directory: "/srv/recordings".into(),
         keep_days: 90,
         max_size: Size(2 << 30),
@@ -94,6 +99,16 @@ fn an_error_names_its_line_and_what_was_expected() {
             "`recording.on_failure` is `go-on` or `end`, not `refuse`",
         ),
         (
+            "[recording]\nrecipients = [\"ssh-ed25519 AAAA\"]",
+            "node.toml:2:14: ",
+            "the recipient \"ssh-ed25519 AAAA\" is no key of age: it begins with age1",
+        ),
+        (
+            "[recording]\nrecipients = \"age1\"",
+            "node.toml:2:14: ",
+            "`recording.recipients` is a list, not the text \"age1\": write recipients = [",
+        ),
+        (
             "[recording]\ndirectory = \"recordings\"",
             "node.toml:2:13: ",
             "\"recordings\" is no path from / on: begin it with /",
@@ -101,7 +116,7 @@ fn an_error_names_its_line_and_what_was_expected() {
         (
             "[recording]\nkeep_days = \"90d\"",
             "node.toml:2:13: ",
-            "`recording.keep_days` is a number from 0 to 4294967295, not the text \"90d\": write keep_days = 10",
+            "`keep_days` is a number of days without quotes: write keep_days = 90",
         ),
         (
             "[recording]\nmax_size = \"10GB\"",
@@ -268,7 +283,7 @@ fn examples_are_right() {
             "argv" => format!("[commands.x]\n{line}"),
             "args" => format!("[commands.x]\nargv = [\"/x\", \"{{}}\"]\n{line}"),
             "command" => format!("[label_commands.x]\n{line}"),
-            "recording.sessions" | "on_failure" => format!("[recording]\n{line}"),
+            "recording.sessions" | "on_failure" | "recipients" => format!("[recording]\n{line}"),
             _ => (*line).to_owned(),
         };
         parse(&text).expect(line);

@@ -8,7 +8,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 /// Lines that are right, for keys whose type does not say what they hold.
-pub(super) const EXAMPLES: [Example; 26] = [
+pub(super) const EXAMPLES: [Example; 27] = [
     ("listen", "listen = [\"[::]:22\"]"),
     ("host_keys", "host_keys = [\"/etc/ssh/ssh_host_ed25519_key\"]"),
     ("pam", "pam = \"auto\""),
@@ -34,6 +34,10 @@ pub(super) const EXAMPLES: [Example; 26] = [
     ("unwatched", "unwatched = \"allow\""),
     ("recording.sessions", "sessions = \"output\""),
     ("on_failure", "on_failure = \"go-on\""),
+    (
+        "recipients",
+        "recipients = [\"age1dc3xeggyp2p9556c0r8nplujq2tga0rguvtcp9hz97kwywghd4pqycqsp2\"]",
+    ),
     ("commands", "[commands.NAME] and its keys in the lines below"),
     ("argv", "argv = [\"/usr/bin/uptime\"]"),
     ("args", "args = [\"word\"]"),
@@ -219,6 +223,34 @@ pub(super) fn not_empty<'de, T: Deserialize<'de> + AsRef<std::ffi::OsStr>, D: se
 /// A command, if there is one: the empty one would run nothing for everybody.
 pub(super) fn command<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
     not_empty(from).map(Some)
+}
+
+/// A number of days. Other keys have times with a unit.
+pub(super) fn days<'de, D: serde::Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
+    // A text has none that is right.
+    struct Days;
+    impl serde::de::Visitor<'_> for Days {
+        type Value = u32;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a number of days without quotes, such as 90")
+        }
+
+        fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<u32, E> {
+            let days = with_unit(text, &[("d", 1), ("days", 1), ("w", 7), ("y", 365)], 1);
+            Err(match days.and_then(|days| u32::try_from(days).ok()) {
+                Some(days) => E::custom(format!(
+                    "`keep_days` is a number of days without quotes: write keep_days = {days}"
+                )),
+                None => E::invalid_value(serde::de::Unexpected::Str(text), &self),
+            })
+        }
+
+        fn visit_i64<E: serde::de::Error>(self, number: i64) -> Result<u32, E> {
+            u32::try_from(number).map_err(|_| E::invalid_value(serde::de::Unexpected::Signed(number), &self))
+        }
+    }
+    from.deserialize_any(Days)
 }
 
 /// A place that means the same wherever the node is started.

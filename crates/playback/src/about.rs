@@ -6,8 +6,8 @@ use serde_json::Value;
 
 /// The longest text that is taken.
 const MAX_TEXT: usize = 4096;
-/// The most roles that are taken.
-const MAX_ROLES: usize = 64;
+/// The most roles that are taken, and the most recipients.
+const MAX_LIST: usize = 64;
 
 /// The first frame.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,6 +34,8 @@ pub struct Begin {
     pub recording: String,
     /// The roles that allowed it.
     pub roles: Vec<String>,
+    /// For whom it is encrypted; nobody: it is readable.
+    pub recipients: Vec<String>,
 }
 
 /// A terminal as it was at the start.
@@ -52,7 +54,11 @@ impl Begin {
     pub fn read(json: &[u8]) -> Begin {
         let value: Value = serde_json::from_slice(json).unwrap_or_default();
         let terminal = value.get("terminal").filter(|t| t.is_object());
-        let roles = value["roles"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let list = |field: &str| {
+            let all = value[field].as_array().map(Vec::as_slice).unwrap_or_default();
+            let texts = all.iter().take(MAX_LIST).filter_map(Value::as_str);
+            texts.map(cut).collect()
+        };
         Begin {
             session: text(&value, "session"),
             node: text(&value, "node"),
@@ -68,12 +74,8 @@ impl Begin {
                 rows: number(t, "rows"),
             }),
             recording: text(&value, "recording"),
-            roles: roles
-                .iter()
-                .take(MAX_ROLES)
-                .filter_map(Value::as_str)
-                .map(cut)
-                .collect(),
+            roles: list("roles"),
+            recipients: list("recipients"),
         }
     }
 

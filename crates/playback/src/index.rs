@@ -2,7 +2,8 @@
 //! recordings that cannot have what it looks for. It lies beside the recording, is at most a twentieth of the text, and is
 //! only a hint: what it does not fit is searched without it.
 //!
-//! A part is about 64 KB of lines. Its groups are in a Bloom filter; text is folded to lower case first.
+//! A part is about 512 KB of lines. Its groups are in a Bloom filter; text is folded to lower case first. The larger a part is, the
+//! more often a group is in it twice, and the more bits are left for each.
 
 use sha2::{Digest, Sha256};
 use std::collections::BTreeSet;
@@ -14,7 +15,7 @@ pub const HEAD: usize = 64;
 /// The length of a part's head.
 const PART_HEAD: usize = 16;
 /// A part has so many bytes of text, and the rest of its last line.
-const PART: usize = 64 << 10;
+const PART: usize = 512 << 10;
 /// A text that is shorter has no index: it is read as fast.
 const WORTH_IT: u64 = 4 << 10;
 /// The index is at most the text's length divided by this.
@@ -180,7 +181,8 @@ impl Bits {
 
 /// An index that was read.
 pub struct Index<'a> {
-    parts: Vec<(Bits, &'a [u8])>,
+    /// How long the text of each is, and its filter.
+    parts: Vec<(u64, Bits, &'a [u8])>,
     text: u64,
 }
 
@@ -198,6 +200,7 @@ impl<'a> Index<'a> {
         let mut parts = Vec::new();
         while !rest.is_empty() {
             let (head, behind) = rest.split_at_checked(PART_HEAD)?;
+            let part = u32::from_le_bytes(head[..4].try_into().ok()?);
             let room = u32::from_le_bytes(head[4..8].try_into().ok()?) as usize;
             let (filter, behind) = behind.split_at_checked(room)?;
             let bits = Bits {
@@ -207,7 +210,7 @@ impl<'a> Index<'a> {
             if (bits.count == 0) != (room == 0) {
                 return None;
             }
-            parts.push((bits, filter));
+            parts.push((part.into(), bits, filter));
             rest = behind;
         }
         let count = u32::from_le_bytes(head[48..52].try_into().ok()?);
@@ -222,14 +225,21 @@ impl<'a> Index<'a> {
         self.text
     }
 
-    /// Whether a line can have all of these groups.
-    pub fn may_have(&self, groups: &BTreeSet<Group>) -> bool {
-        let has = |(bits, filter): &(Bits, &[u8])| {
+    /// Where the last part of the text ends in which a line can have all of these groups; nothing: no line can.
+    pub fn last(&self, groups: &BTreeSet<Group>) -> Option<u64> {
+        let has = |bits: &Bits, filter: &[u8]| {
             groups
                 .iter()
                 .all(|group| bits.of(*group).all(|bit| filter[bit / 8] >> (bit % 8) & 1 == 1))
         };
-        self.parts.iter().any(has)
+        let (mut end, mut last) = (0, None);
+        for (length, bits, filter) in &self.parts {
+            end += length;
+            if has(bits, filter) {
+                last = Some(end);
+            }
+        }
+        last
     }
 }
 
@@ -268,11 +278,17 @@ mod tests {
         assert!(bytes.len() <= text / SHARE, "{} of {text}", bytes.len());
         let index = Index::decode(&bytes, &[7; 16], 1234).unwrap();
         assert_eq!(index.text(), text as u64);
-        assert!(index.parts.len() > 10);
+        assert!(index.parts.len() > 1);
+        let every = groups("");
+        assert_eq!(index.last(&every), Some(text as u64));
+        let mut first = String::new();
+        fold(&lines[0], &mut first);
+        let end = index.last(&groups(&first)).expect("the first part has it");
+        assert!(end < text as u64 && end > PART as u64, "{end} of {text}");
         let may = |text: &str| {
             let mut folded = String::new();
             fold(text, &mut folded);
-            index.may_have(&groups(&folded))
+            index.last(&groups(&folded)).is_some()
         };
         for line in lines.iter().step_by(37) {
             assert!(may(line) && may(&line[3..20]), "{line}");

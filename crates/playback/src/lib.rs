@@ -14,10 +14,13 @@
 #![forbid(unsafe_code)]
 
 pub mod about;
+mod charsets;
 pub mod clock;
 pub mod export;
+pub mod identity;
 pub mod index;
 pub mod list;
+pub mod live;
 mod lossy;
 pub mod paint;
 pub mod pattern;

@@ -13,6 +13,9 @@ use std::path::Path;
 /// Behind the end stand signatures; so many bytes before a file's end are looked at.
 const LAST: u64 = 96 << 10;
 
+/// A first block is mostly shorter than this.
+const FIRST: usize = 4 << 10;
+
 /// A recording.
 #[derive(Clone, Debug)]
 pub struct Listing {
@@ -31,6 +34,7 @@ impl Listing {
     pub fn state(&self) -> String {
         match &self.end {
             Some((end, _)) => end.summary(),
+            None if self.entry.elsewhere.is_some() => "no end yet".to_owned(),
             None if self.entry.is_made() => "running".to_owned(),
             None if self.entry.runs => "unfinished".to_owned(),
             None => "no end".to_owned(),
@@ -58,7 +62,10 @@ pub struct Filter {
 impl Filter {
     fn wants_day(&self, day: &str) -> bool {
         // A recording lies in the day on which it began, by the node's clock. A day more at each end costs little.
-        let start = clock::parse(&format!("{day}T00:00:00Z")).unwrap_or(0) / clock::SECOND;
+        let Some(start) = clock::parse(&format!("{day}T00:00:00Z")).map(|at| at / clock::SECOND) else {
+            // Those in the directory itself are of any.
+            return true;
+        };
         const DAY: u64 = 86_400;
         self.since.is_none_or(|since| start + 2 * DAY > since)
             && self.until.is_none_or(|until| start.saturating_sub(DAY) < until)
@@ -91,6 +98,22 @@ pub struct List {
 /// Lists a directory.
 pub fn list(directory: &Path, filter: &Filter) -> Result<List, StoreError> {
     let mut list = List::default();
+    for found in begun(directory, filter)? {
+        match found.and_then(|(entry, begin)| with_end(entry, begin)) {
+            Ok(listing) => list.recordings.push(listing),
+            Err(e) => list.unreadable.push(e),
+        }
+    }
+    Ok(list)
+}
+
+/// A recording with its first frame, or why it cannot be read.
+pub type Begun = Result<(Entry, Begin), StoreError>;
+
+/// Recordings that are wanted, with their first frames and in the order in which they began. Nothing else of them is read.
+/// Those that cannot be read come last.
+pub fn begun(directory: &Path, filter: &Filter) -> Result<Vec<Begun>, StoreError> {
+    let (mut found, mut unreadable) = (Vec::new(), Vec::new());
     for day in store::days(directory)? {
         if !filter.wants_day(&day) {
             continue;
@@ -99,15 +122,16 @@ pub fn list(directory: &Path, filter: &Filter) -> Result<List, StoreError> {
             if filter.running && !entry.is_made() {
                 continue;
             }
-            match look(entry) {
-                Ok(listing) if filter.wants(&listing.begin) => list.recordings.push(listing),
+            match first(&entry) {
+                Ok(begin) if filter.wants(&begin) => found.push((clock::parse(&begin.started), entry, begin)),
                 Ok(_) => {}
-                Err(e) => list.unreadable.push(e),
+                Err(e) => unreadable.push(Err(e)),
             }
         }
     }
-    list.recordings.sort_by(|a, b| key(a).cmp(&key(b)));
-    Ok(list)
+    found.sort_by(|a, b| (a.0, &a.1.id).cmp(&(b.0, &b.1.id)));
+    let found = found.into_iter().map(|(_, entry, begin)| Ok((entry, begin)));
+    Ok(found.chain(unreadable).collect())
 }
 
 /// The one that began last.
@@ -129,12 +153,24 @@ fn key(listing: &Listing) -> (Option<u64>, &str) {
 
 /// Looks at one.
 pub fn look(entry: Entry) -> Result<Listing, StoreError> {
-    let mut source = entry.open()?;
-    let failed = |e| StoreError::Io(entry.path.clone(), e);
-    let begin = match source.next_frame().map_err(failed)? {
+    let begin = first(&entry)?;
+    with_end(entry, begin)
+}
+
+/// Its first frame.
+fn first(entry: &Entry) -> Result<Begin, StoreError> {
+    let mut source = entry.open_for(FIRST)?;
+    let frame = source
+        .next_frame()
+        .map_err(|e| StoreError::Io(entry.path.clone(), e))?;
+    Ok(match frame {
         Some(frame) if frame.kind == Kind::Begin => Begin::read(frame.bytes),
         _ => Begin::default(),
-    };
+    })
+}
+
+fn with_end(entry: Entry, begin: Begin) -> Result<Listing, StoreError> {
+    let failed = |e| StoreError::Io(entry.path.clone(), e);
     let mut file = entry.file()?;
     let length = entry.length();
     let end = end(&mut file, length).map_err(failed)?;

@@ -2,6 +2,7 @@
 //! short. It reads no clock and writes to no terminal: the caller says what time it is, and draws the screen.
 
 use crate::about::{Begin, End};
+use crate::clock::short;
 use crate::screen::Screen;
 use crate::source::Source;
 use crate::text::MAX_LINE;
@@ -82,6 +83,8 @@ pub struct Options {
     pub max_idle: Option<u64>,
     /// It still runs: what comes is shown as it comes.
     pub follow: bool,
+    /// How long the whole is, in microseconds, where that is known.
+    pub length: Option<u64>,
 }
 
 impl Default for Options {
@@ -91,6 +94,7 @@ impl Default for Options {
             from: 0,
             max_idle: None,
             follow: false,
+            length: None,
         }
     }
 }
@@ -138,6 +142,7 @@ pub struct Player<R, O> {
     follow: Option<Duration>,
     /// So many frames were read.
     taken: u64,
+    length: Option<u64>,
 }
 
 impl<R: Read, O: FnMut() -> io::Result<Source<R>>> Player<R, O> {
@@ -161,6 +166,7 @@ impl<R: Read, O: FnMut() -> io::Result<Source<R>>> Player<R, O> {
             until: (options.from > 0).then_some(options.from),
             follow: options.follow.then_some(Duration::ZERO),
             taken: 0,
+            length: options.length,
         };
         player.read()?;
         // Who it is, and how large the screen was.
@@ -292,11 +298,14 @@ impl<R: Read, O: FnMut() -> io::Result<Source<R>>> Player<R, O> {
             return Ok(Next::Wait(FOLLOW.saturating_sub(now.saturating_sub(looked))));
         }
         self.follow = Some(now);
-        // The files have grown, or the session's last block is another one: they are read from their beginning.
-        self.source = (self.open)()?;
-        for _ in 0..self.taken {
-            if self.source.next_frame()?.is_none() {
-                break;
+        let mut now = (self.open)()?;
+        if !self.source.go_on(&mut now) {
+            // It ended within a block that was being written.
+            self.source = now;
+            for _ in 0..self.taken {
+                if self.source.next_frame()?.is_none() {
+                    break;
+                }
             }
         }
         self.read()?;
@@ -383,13 +392,17 @@ pub fn show(screen: &mut Screen, frame: &Frame<'_>) {
 
 /// The line at the foot of a player's terminal.
 pub fn status<R: Read, O: FnMut() -> io::Result<Source<R>>>(player: &Player<R, O>, columns: usize) -> String {
+    let of = player
+        .length
+        .map_or_else(String::new, |length| format!(" of {}", short(length)));
     let mut line = format!(
-        " {}  {}.{:02}x",
-        crate::clock::short(player.position()),
+        " {}{of}  {}.{:02}x",
+        short(player.position()),
         player.speed() / 100,
         player.speed() % 100
     );
     match (player.is_over(), player.fault(), player.end()) {
+        (_, None, None) if player.is_live() && player.is_paused() => line += "  paused",
         (true, None, None) if player.is_live() => line += "  live",
         (true, Some(fault), _) => line += &format!("  fault: {fault}"),
         (true, None, Some(end)) => line += &format!("  {}", end.summary()),

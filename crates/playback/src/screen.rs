@@ -4,6 +4,7 @@
 //! The model is avt's, behind types of our own. What avt would take too literally is kept from it: characters that cannot
 //! be seen or take no place, and work without end.
 
+use crate::charsets::Charsets;
 use crate::lossy::Lossy;
 use avt::parser::{DecMode, Function};
 use avt::{Observation, Observer, Operation};
@@ -72,14 +73,14 @@ pub(crate) trait Watch {
     fn before(&mut self, terminal: &avt::Terminal, function: &Function);
     /// A row left at the top, for good.
     fn evicted(&mut self, line: &avt::Line);
-    /// Something on the screen may look different now.
-    fn changed(&mut self);
+    /// Something in these rows of the screen may look different now.
+    fn changed(&mut self, rows: Range<usize>);
 }
 
 impl Watch for () {
     fn before(&mut self, _: &avt::Terminal, _: &Function) {}
     fn evicted(&mut self, _: &avt::Line) {}
-    fn changed(&mut self) {}
+    fn changed(&mut self, _: Range<usize>) {}
 }
 
 /// The model.
@@ -89,6 +90,7 @@ pub struct Screen {
     lossy: Lossy,
     text: String,
     credit: Credit,
+    charsets: Charsets,
 }
 
 impl Screen {
@@ -106,6 +108,7 @@ impl Screen {
                 cells: MAX_CREDIT,
                 refused: 0,
             },
+            charsets: Charsets::default(),
         }
     }
 
@@ -126,10 +129,18 @@ impl Screen {
         self.lossy.feed(bytes, &mut self.text);
         let (columns, rows) = self.terminal.size();
         self.credit.earn(bytes.len());
-        let (parser, credit) = (&mut self.parser, &mut self.credit);
-        let functions = self.text.chars().filter_map(|c| {
+        let (parser, credit, charsets) = (&mut self.parser, &mut self.credit, &mut self.charsets);
+        let mut wanted = self.text.chars().filter_map(|c| {
             let function = parser.feed(c)?;
             allowed(function, columns, rows, credit)
+        });
+        let functions = std::iter::from_fn(|| {
+            if let Some(function) = charsets.due() {
+                return Some(function);
+            }
+            let function = wanted.next()?;
+            charsets.follow(&function);
+            Some(function)
         });
         self.terminal.execute_with(functions, Hooks(watch));
     }
@@ -210,8 +221,8 @@ impl<W: Watch> Observer for Hooks<'_, W> {
         }
     }
 
-    fn dirty(&mut self, _: Range<usize>) {
-        self.0.changed();
+    fn dirty(&mut self, rows: Range<usize>) {
+        self.0.changed(rows);
     }
 
     fn evicted(&mut self, _: &mut Observation<'_>, line: &avt::Line) {

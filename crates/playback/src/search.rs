@@ -2,15 +2,20 @@
 //! gets one while it is read. One that is damaged is searched up to its fault, and delays no other.
 
 use crate::about::Begin;
+use crate::clock::short;
 use crate::index::{Builder, Index};
 use crate::pattern::Pattern;
 use crate::store::{Entry, StoreError};
 use crate::text::{Extractor, Line};
+use fleetgate_record::age::Keys;
 use fleetgate_record::frame::Kind;
+use fleetgate_sys::clock;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
+use std::time::Duration;
 
 /// How many recordings are read at once.
 const THREADS: usize = 2;
@@ -18,6 +23,13 @@ const THREADS: usize = 2;
 const WAITING: usize = 256;
 /// Matches of later recordings wait for those of earlier ones, up to so many bytes; then they are told as they come.
 const MAX_HELD: usize = 16 << 20;
+
+/// After so many bytes the time that was used is looked at, which asks the kernel; a frame counts as some more.
+const LOOK: usize = 16 << 10;
+const OF_A_FRAME: usize = 64;
+
+/// Behind the part of the text in which a line may be, so much more is read: lines that can be read at once have no order.
+const BEYOND: u64 = 64 << 10;
 
 /// A line that matches.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,10 +74,44 @@ pub struct Progress {
 }
 
 /// How to search.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// Ask the indexes, and make those that are missing.
     pub uses_index: bool,
+    /// For recordings that are encrypted. Those get no index: it would tell what is in them.
+    pub keys: Keys,
+    /// What one recording may cost.
+    pub budget: Budget,
+}
+
+/// How much of a processor's time the search of one recording may take, so that one that was made for it holds up the
+/// others no longer. The longest honest ones take a tenth.
+#[derive(Clone, Copy, Debug)]
+pub struct Budget {
+    /// However short it is.
+    pub least: Duration,
+    /// And for each MB of its file.
+    pub each: Duration,
+}
+
+impl Default for Budget {
+    fn default() -> Budget {
+        Budget {
+            least: Duration::from_secs(5),
+            each: Duration::from_secs(5),
+        }
+    }
+}
+
+impl Budget {
+    fn of(self, length: u64) -> Duration {
+        let megabytes = u32::try_from(length >> 20).unwrap_or(u32::MAX);
+        self.least.saturating_add(self.each.saturating_mul(megabytes))
+    }
+}
+
+fn used() -> Duration {
+    Duration::from_nanos(clock::thread().as_nanos().cast_unsigned())
 }
 
 enum Message {
@@ -79,7 +125,7 @@ enum Message {
 pub fn search(
     entries: &[Entry],
     pattern: &Pattern,
-    options: Options,
+    options: &Options,
     tell: &mut dyn FnMut(Event<'_>) -> bool,
 ) -> Progress {
     let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
@@ -216,7 +262,7 @@ struct One<'a> {
     at: usize,
     entry: &'a Entry,
     pattern: &'a Pattern,
-    options: Options,
+    options: &'a Options,
     to: &'a SyncSender<Message>,
     stop: &'a AtomicBool,
 }
@@ -225,36 +271,42 @@ impl One<'_> {
     /// True: it was passed over.
     fn run(&mut self) -> bool {
         let length = self.entry.length();
-        let has_index = match self.options.uses_index && !self.entry.runs {
-            true => self.asks_index(length),
-            false => Some(true),
+        let read = match self.options.uses_index && !self.entry.runs {
+            true => match self.asks_index(length) {
+                Some(None) => return true,
+                Some(Some(end)) => self.read(None, end.saturating_add(BEYOND)),
+                None => self.read(Some(length), u64::MAX),
+            },
+            false => self.read(None, u64::MAX),
         };
-        if has_index == Some(false) {
-            return true;
-        }
-        if let Err(e) = self.read(has_index.is_none().then_some(length)) {
+        if let Err(e) = read {
             let _ = self.to.send(Message::Trouble(self.at, e.to_string()));
         }
         false
     }
 
-    /// Whether the index says that it may match; nothing: there is none that fits.
-    fn asks_index(&self, length: u64) -> Option<bool> {
+    /// What the index says: up to where in the text it may match, or nowhere; nothing: there is none that fits.
+    fn asks_index(&self, length: u64) -> Option<Option<u64>> {
         let bytes = self.entry.index()?;
         let index = Index::decode(&bytes, &self.entry.session(), length)?;
-        Some(index.may_have(self.pattern.groups()))
+        Some(index.last(self.pattern.groups()))
     }
 
-    /// Reads it all. With a length it makes an index for a file of that length.
-    fn read(&mut self, makes_index: Option<u64>) -> Result<(), StoreError> {
+    /// Reads so much of its text. With a length it makes an index for a file of that length.
+    fn read(&mut self, makes_index: Option<u64>, until: u64) -> Result<(), StoreError> {
         let failed = |e| StoreError::Io(self.entry.path.clone(), e);
-        let mut source = self.entry.open()?;
+        let mut source = self.entry.open_with(&self.options.keys)?;
+        let mut is_encrypted = false;
         let mut builder = makes_index.map(|_| Builder::default());
         let mut extractor = Extractor::default();
         let mut room = String::new();
         let mut is_told = true;
+        let limit = used() + self.options.budget.of(self.entry.length());
+        let (mut unlooked, text) = (0, Cell::new(0));
         {
             let mut take = |line: Line<'_>| {
+                // With the end of the line, as the index counts.
+                text.set(text.get() + line.text.len() as u64 + 1);
                 if let Some(builder) = &mut builder {
                     builder.line(line.text);
                 }
@@ -270,10 +322,26 @@ impl One<'_> {
             while let Some(frame) = source.next_frame().map_err(failed)? {
                 if frame.kind == Kind::Begin {
                     let begin = Box::new(Begin::read(frame.bytes));
+                    is_encrypted |= !begin.recipients.is_empty();
                     let _ = self.to.send(Message::Begin(self.at, begin));
                 }
                 extractor.frame(&frame, &mut take);
-                if self.stop.load(Ordering::Relaxed) {
+                unlooked += OF_A_FRAME + frame.bytes.len();
+                if self.stop.load(Ordering::Relaxed) || text.get() >= until {
+                    return Ok(());
+                }
+                if unlooked < LOOK {
+                    continue;
+                }
+                unlooked = 0;
+                if used() > limit {
+                    let why = format!(
+                        "searched up to {}: it takes more work than a recording of its length should; `fleetgate sessions export \
+                         {} --text` has all of it",
+                        short(source.last()),
+                        self.entry.id
+                    );
+                    let _ = self.to.send(Message::Trouble(self.at, why));
                     return Ok(());
                 }
             }
@@ -282,6 +350,14 @@ impl One<'_> {
         if let Some(fault) = source.fault() {
             let why = format!("searched up to its fault: {fault}");
             let _ = self.to.send(Message::Trouble(self.at, why));
+            return Ok(());
+        }
+        if source.passed_over() > 0 {
+            let why = "it is encrypted, and was not searched: give --identity FILE".to_owned();
+            let _ = self.to.send(Message::Trouble(self.at, why));
+            return Ok(());
+        }
+        if is_encrypted {
             return Ok(());
         }
         // What has no end may grow, and is read anew each time.

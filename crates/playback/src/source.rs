@@ -1,11 +1,13 @@
 //! The frames of a recording, one after the other: those of its blocks, then those of its tail where it still runs. A fault
 //! ends them and is kept, so that everything before it can be used.
 
+use fleetgate_record::age::Keys;
 use fleetgate_record::frame::{Frame, Frames, Kind};
 use fleetgate_record::reader::{Content, ReadError, Reader};
 use fleetgate_record::signature::Statement;
-use fleetgate_record::tail;
+use fleetgate_record::tail::{self, Sealed};
 use fleetgate_record::{Error, Fault};
+use std::collections::VecDeque;
 use std::io::{self, Read};
 use std::ops::Range;
 
@@ -26,12 +28,35 @@ pub enum Item<'a> {
         /// The signature.
         signature: &'a [u8],
     },
+    /// Frames that are encrypted, and there is no key.
+    Encrypted(Encrypted<'a>),
+}
+
+/// A block that is encrypted, or an entry of the tail.
+#[derive(Debug)]
+pub struct Encrypted<'a> {
+    /// The block's number; that of the last one where it is in the tail.
+    pub block: u64,
+    /// When its first and its last frame was.
+    pub times: (u64, u64),
+    /// How many bytes of frames are in it.
+    pub plain: usize,
+    /// An age file.
+    pub file: &'a [u8],
 }
 
 /// Where the next item lies.
 enum Place {
     Frame(Kind, u64, Range<usize>),
     Signature(u64, Statement),
+    /// The times of its frames, and how many bytes they are.
+    Encrypted((u64, u64), usize),
+}
+
+/// What a block was.
+enum Taken {
+    Frames,
+    Other(Place),
 }
 
 /// Reads a recording.
@@ -44,9 +69,18 @@ pub struct Source<R> {
     read: usize,
     /// When the last of them was, as the block counts.
     at: u64,
-    signature: Vec<u8>,
+    /// A signature, or an age file.
+    kept: Vec<u8>,
+    /// Entries of the tail that are encrypted.
+    sealed: VecDeque<Sealed>,
+    /// So many blocks and entries were passed over because there was no key.
+    passed_over: u64,
     /// The block's number and where it begins.
     block: (u64, u64),
+    /// So many frames were taken from the tail. They come again, in a block or another tail, and so many are to be passed over.
+    of_tail: u64,
+    again: u64,
+    is_tail: bool,
     /// When the last frame of all was: time does not go back.
     last: u64,
     is_over: bool,
@@ -62,12 +96,43 @@ impl<R: Read> Source<R> {
             plain: Vec::new(),
             read: 0,
             at: 0,
-            signature: Vec::new(),
+            kept: Vec::new(),
+            sealed: VecDeque::new(),
+            passed_over: 0,
             block: (0, 0),
+            of_tail: 0,
+            again: 0,
+            is_tail: false,
             last: 0,
             is_over: false,
             fault: None,
         })
+    }
+
+    /// Goes on behind what was read of a recording that has grown. `now` is the same one, opened just now. False: this one ended
+    /// within a block, or with a fault, and the other is to be read from its beginning.
+    pub fn go_on(&mut self, now: &mut Source<R>) -> bool {
+        if self.fault.is_some() || self.reader.is_broken() || !self.is_over {
+            return false;
+        }
+        self.tail = now.tail.take();
+        self.again = std::mem::take(&mut self.of_tail);
+        self.plain.clear();
+        self.sealed.clear();
+        (self.read, self.is_over, self.is_tail) = (0, false, false);
+        true
+    }
+
+    /// Opens what is encrypted with these keys.
+    #[must_use]
+    pub fn with_keys(mut self, keys: Keys) -> Source<R> {
+        self.reader = self.reader.with_keys(keys);
+        self
+    }
+
+    /// How many blocks were passed over up to here because they are encrypted and there was no key; entries of the tail too.
+    pub fn passed_over(&self) -> u64 {
+        self.passed_over
     }
 
     /// Whose recording it says it is.
@@ -111,13 +176,13 @@ impl<R: Read> Source<R> {
                         bytes: &self.plain[range],
                     }));
                 }
-                Some(Place::Signature(..)) => {}
+                Some(Place::Signature(..) | Place::Encrypted(..)) => {}
                 None => return Ok(None),
             }
         }
     }
 
-    /// The next frame or signature.
+    /// The next frame or signature, or what is encrypted.
     pub fn next_item(&mut self) -> io::Result<Option<Item<'_>>> {
         Ok(self.place()?.map(|place| match place {
             Place::Frame(kind, at, range) => Item::Frame(Frame {
@@ -128,21 +193,39 @@ impl<R: Read> Source<R> {
             Place::Signature(block, statement) => Item::Signature {
                 block,
                 statement,
-                signature: &self.signature,
+                signature: &self.kept,
             },
+            Place::Encrypted(times, plain) => Item::Encrypted(Encrypted {
+                block: self.block.0,
+                times,
+                plain,
+                file: &self.kept,
+            }),
         }))
     }
 
     fn place(&mut self) -> io::Result<Option<Place>> {
         loop {
             if self.read < self.plain.len() {
-                return Ok(self.frame());
+                let place = self.frame();
+                self.of_tail += u64::from(self.is_tail);
+                if place.is_some() && self.again > 0 {
+                    self.again -= 1;
+                    continue;
+                }
+                return Ok(place);
+            }
+            if let Some(entry) = self.sealed.pop_front() {
+                match self.entry(entry) {
+                    Taken::Frames => continue,
+                    Taken::Other(place) => return Ok(Some(place)),
+                }
             }
             if self.is_over {
                 return Ok(None);
             }
-            if let Some(statement) = self.block()? {
-                return Ok(Some(Place::Signature(self.block.0, statement)));
+            if let Taken::Other(place) = self.block()? {
+                return Ok(Some(place));
             }
         }
     }
@@ -169,8 +252,8 @@ impl<R: Read> Source<R> {
         Some(Place::Frame(frame.kind, self.last, range))
     }
 
-    /// Takes the next block; what it says where it is a signature.
-    fn block(&mut self) -> io::Result<Option<Statement>> {
+    /// Takes the next block.
+    fn block(&mut self) -> io::Result<Taken> {
         self.plain.clear();
         self.read = 0;
         match self.reader.next_block() {
@@ -182,9 +265,14 @@ impl<R: Read> Source<R> {
                         self.plain.extend_from_slice(plain);
                     }
                     Content::Signature { statement, signature } => {
-                        self.signature.clear();
-                        self.signature.extend_from_slice(signature);
-                        return Ok(Some(statement));
+                        self.kept = signature;
+                        return Ok(Taken::Other(Place::Signature(self.block.0, statement)));
+                    }
+                    Content::Encrypted(file) => {
+                        let (times, plain) = ((block.head.first, block.head.last), block.head.plain);
+                        self.kept.clear();
+                        self.kept.extend_from_slice(file);
+                        return Ok(Taken::Other(self.encrypted(times, plain)));
                     }
                 }
             }
@@ -197,7 +285,42 @@ impl<R: Read> Source<R> {
             }
             Err(ReadError::Io(e)) => return Err(e),
         }
-        Ok(None)
+        Ok(Taken::Frames)
+    }
+
+    fn encrypted(&mut self, times: (u64, u64), plain: usize) -> Place {
+        self.passed_over += 1;
+        let at = |time: u64| time.max(self.last);
+        let times = (at(times.0), at(times.1));
+        self.last = times.1;
+        Place::Encrypted(times, plain)
+    }
+
+    /// Takes an encrypted entry of the tail.
+    fn entry(&mut self, entry: Sealed) -> Taken {
+        self.plain.clear();
+        self.read = 0;
+        match self.reader.open(&entry) {
+            Ok(Some(plain)) => {
+                self.plain.extend_from_slice(plain);
+                self.at = entry.first;
+                Taken::Frames
+            }
+            Ok(None) => {
+                let (times, plain) = ((entry.first, entry.last), entry.plain);
+                self.kept = entry.stored;
+                Taken::Other(self.encrypted(times, plain))
+            }
+            Err(fault) => {
+                self.sealed.clear();
+                self.fault = Some(Error {
+                    fault,
+                    block: self.reader.blocks(),
+                    offset: self.block.1,
+                });
+                Taken::Frames
+            }
+        }
     }
 
     fn take_tail(&mut self) {
@@ -207,8 +330,10 @@ impl<R: Read> Source<R> {
         }
         if let Some(bytes) = self.tail.take() {
             let open = tail::read(&bytes, self.reader.anchor());
+            self.is_tail = true;
             self.plain = open.plain;
             self.at = open.first;
+            self.sealed = open.sealed.into();
         }
     }
 }

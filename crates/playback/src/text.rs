@@ -90,7 +90,7 @@ impl Extractor {
                     self.size = (columns, rows);
                     if let Some(screen) = &mut self.screen {
                         self.notes.snapshot(screen.terminal(), out);
-                        self.notes.margins = None;
+                        (self.notes.margins, self.notes.moved) = (None, true);
                         let notes = &mut self.notes;
                         screen.resize_watched(columns, rows, &mut Watcher { notes, out });
                     }
@@ -132,6 +132,9 @@ impl Extractor {
 /// Which lines of a screen were told, by their hashes, and how often each stands there.
 type Told = HashMap<u64, u32>;
 
+/// A line that stood on a screen: its rows, and its hash.
+type Standing = (Range<usize>, u64);
+
 /// What is known of the lines on the screen.
 #[derive(Default)]
 struct Notes {
@@ -143,6 +146,12 @@ struct Notes {
     /// Rows that scrolled away, of a line whose last rows are still there.
     pending: String,
     changed: bool,
+    /// Where, since the lines were told.
+    dirty: Range<usize>,
+    /// Rows have moved, or are another screen's: what is known of single lines counts no more.
+    moved: bool,
+    /// The lines of each screen when they were told last.
+    standing: [Vec<Standing>; 2],
     /// The first and the last row of the region that scrolls, where it was set.
     margins: Option<(usize, usize)>,
     /// Nobody can make a line that counts as told already.
@@ -161,6 +170,7 @@ impl Watch for Watcher<'_, '_> {
 
     fn evicted(&mut self, line: &avt::Line) {
         let notes = &mut *self.notes;
+        notes.moved = true;
         notes.pending.extend(line.chars());
         if !line.is_wrapped() || notes.pending.len() >= MAX_LINE {
             let text = std::mem::take(&mut notes.pending);
@@ -170,9 +180,14 @@ impl Watch for Watcher<'_, '_> {
         }
     }
 
-    fn changed(&mut self) {
-        self.notes.changed = true;
-        self.notes.changed_at = self.notes.now;
+    fn changed(&mut self, rows: Range<usize>) {
+        let notes = &mut *self.notes;
+        notes.dirty = match notes.changed {
+            true => notes.dirty.start.min(rows.start)..notes.dirty.end.max(rows.end),
+            false => rows,
+        };
+        notes.changed = true;
+        notes.changed_at = notes.now;
     }
 }
 
@@ -214,7 +229,7 @@ impl Notes {
                 if modes.as_slice().iter().any(switches) {
                     self.snapshot(terminal, out);
                     // What is on the other screen may have been changed by a new size.
-                    self.changed = true;
+                    (self.changed, self.moved) = (true, true);
                     self.told[1].clear();
                 }
             }
@@ -250,6 +265,7 @@ impl Notes {
 
     /// A line is not on the screen any more: told, if it was not before.
     fn gone(&mut self, screen: usize, text: &str, out: Out<'_>) {
+        self.moved = true;
         let text = text.trim_end();
         if text.is_empty() {
             return;
@@ -271,17 +287,23 @@ impl Notes {
             return;
         }
         let screen = index(terminal);
+        let dirty = std::mem::take(&mut self.dirty);
+        if !std::mem::take(&mut self.moved) && (screen == 1 || self.pending.is_empty()) {
+            return self.look_again(terminal, screen, dirty, out);
+        }
         let pending = match screen {
             0 => std::mem::take(&mut self.pending),
             _ => String::new(),
         };
         let mut told = Told::with_capacity(self.told[screen].len());
-        for (_, text) in logical(terminal, &pending) {
+        self.standing[screen].clear();
+        for (rows, text) in logical(terminal, 0..terminal.size().1, &pending) {
             let text = text.trim_end();
             if text.is_empty() {
                 continue;
             }
             let hash = self.hasher.hash_one(text);
+            self.standing[screen].push((rows, hash));
             let count = told.entry(hash).or_default();
             *count += 1;
             if *count > self.told[screen].get(&hash).copied().unwrap_or_default() {
@@ -297,6 +319,62 @@ impl Notes {
             self.pending = pending;
         }
     }
+
+    /// The same where no row has moved: only lines in `dirty` may be others. A typed key changes one of many.
+    fn look_again(&mut self, terminal: &avt::Terminal, screen: usize, dirty: Range<usize>, out: Out<'_>) {
+        let rows = terminal.size().1;
+        // Whether a row goes on in the next one is told of neither.
+        let (mut first, mut end) = (dirty.start.saturating_sub(1), (dirty.end + 1).min(rows));
+        let standing = &mut self.standing[screen];
+        let is_wrapped = |row| terminal.screen().line(row).is_some_and(avt::Line::is_wrapped);
+        loop {
+            let before = (first, end);
+            for (rows, _) in standing.iter() {
+                if rows.start < end && rows.end > first {
+                    (first, end) = (first.min(rows.start), end.max(rows.end));
+                }
+            }
+            while first > 0 && is_wrapped(first - 1) {
+                first -= 1;
+            }
+            while end < rows && is_wrapped(end - 1) {
+                end += 1;
+            }
+            if before == (first, end) {
+                break;
+            }
+        }
+        let told = &mut self.told[screen];
+        let mut stood = Told::new();
+        standing.retain(|(rows, hash)| {
+            let is_outside = rows.end <= first || rows.start >= end;
+            if !is_outside {
+                *stood.entry(*hash).or_default() += 1;
+                if let Some(count) = told.get_mut(hash) {
+                    *count = count.saturating_sub(1);
+                }
+            }
+            is_outside
+        });
+        for (rows, text) in logical(terminal, first..end, "") {
+            let text = text.trim_end();
+            if text.is_empty() {
+                continue;
+            }
+            let hash = self.hasher.hash_one(text);
+            standing.push((rows, hash));
+            *told.entry(hash).or_default() += 1;
+            match stood.get_mut(&hash) {
+                Some(count) if *count > 0 => *count -= 1,
+                _ => out(Line {
+                    at: self.changed_at,
+                    text,
+                    stream: Kind::Output,
+                }),
+            }
+        }
+        told.retain(|_, count| *count > 0);
+    }
 }
 
 fn index(terminal: &avt::Terminal) -> usize {
@@ -306,22 +384,24 @@ fn index(terminal: &avt::Terminal) -> usize {
     }
 }
 
-/// The lines on the screen with their first rows: rows that a long line was broken into are one. `pending` comes before.
-fn logical<'a>(terminal: &'a avt::Terminal, pending: &str) -> impl Iterator<Item = (usize, String)> + 'a {
+/// The lines in these rows of the screen, each with its own: rows that a long line was broken into are one. `pending` comes before.
+fn logical<'a>(
+    terminal: &'a avt::Terminal,
+    rows: Range<usize>,
+    pending: &str,
+) -> impl Iterator<Item = (Range<usize>, String)> + 'a {
     let mut text = pending.to_owned();
-    let mut first = 0;
-    terminal
-        .screen()
-        .visible_lines()
-        .enumerate()
-        .filter_map(move |(row, line)| {
-            if text.is_empty() {
-                first = row;
-            }
-            text.extend(line.chars());
-            let ends = !line.is_wrapped() || text.len() >= MAX_LINE;
-            ends.then(|| (first, std::mem::take(&mut text)))
+    let mut first = rows.start;
+    rows.filter_map(move |row| {
+        let line = terminal.screen().line(row)?;
+        text.extend(line.chars());
+        let ends = !line.is_wrapped() || text.len() >= MAX_LINE;
+        ends.then(|| {
+            let rows = first..row + 1;
+            first = row + 1;
+            (rows, std::mem::take(&mut text))
         })
+    })
 }
 
 /// The line that begins in this row; nothing where the row goes on with one above it.
@@ -340,4 +420,69 @@ fn line_at(terminal: &avt::Terminal, row: usize) -> Option<String> {
         }
     }
     Some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fleetgate_record::frame::resize;
+
+    /// What a program could send, most of it to a screen of a few short rows: texts that wrap, places, scrolling, inserting,
+    /// other screens.
+    fn piece(random: &mut impl FnMut(u64) -> u64) -> String {
+        let n = random(12);
+        match random(16) {
+            0 => "\r\n".to_owned(),
+            1 => format!("\x1b[{};{}H", 1 + random(6), 1 + n),
+            2 => ["\x1b[K", "\x1b[1K", "\x1b[2K", "\x1b[J", "\x1b[1J"][random(5) as usize].to_owned(),
+            3 => format!(
+                "\x1b[{}{}",
+                1 + random(3),
+                ["L", "M", "S", "T", "P", "@", "X"][random(7) as usize]
+            ),
+            4 => format!("\x1b[{};{}r", 1 + random(3), 3 + random(4)),
+            5 => ["\x1b[?1049h", "\x1b[?1049l", "\x1bM", "\x1bD", "\x1b[r"][random(5) as usize].to_owned(),
+            6 => "x".repeat(n as usize * 3),
+            7 => "\x1b[A\x1b[4h日\x1b[4l".to_owned(),
+            _ => ["a", "b ", "cd", "same"][random(4) as usize].to_owned(),
+        }
+    }
+
+    #[test]
+    fn lines_of_a_changed_part_are_those_of_the_whole_screen() {
+        for seed in 0..60_u64 {
+            let mut state = seed;
+            let mut random = |bound: u64| {
+                state = state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1_442_695_040_888_963_407);
+                (state >> 33) % bound
+            };
+            let (mut quick, mut thorough) = (Extractor::default(), Extractor::default());
+            let mut lines: [Vec<(u64, String)>; 2] = Default::default();
+            for n in 0..300 {
+                let (kind, bytes) = match random(40) {
+                    0 => (
+                        Kind::Resize,
+                        resize(4 + random(12) as u16, 3 + random(4) as u16).to_vec(),
+                    ),
+                    _ if n == 0 => (Kind::Resize, resize(9, 5).to_vec()),
+                    _ => (Kind::Output, piece(&mut random).into_bytes()),
+                };
+                let frame = Frame {
+                    kind,
+                    at: n * PAUSE,
+                    bytes: &bytes,
+                };
+                thorough.notes.moved = true;
+                for (extractor, lines) in [&mut quick, &mut thorough].into_iter().zip(&mut lines) {
+                    extractor.frame(&frame, &mut |line| lines.push((line.at, line.text.to_owned())));
+                }
+            }
+            for lines in &mut lines {
+                lines.sort();
+            }
+            assert_eq!(lines[0], lines[1], "{seed}");
+        }
+    }
 }

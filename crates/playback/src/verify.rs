@@ -126,6 +126,8 @@ pub struct Report {
     pub last: u64,
     /// How often nothing was recorded for a while, and how often bytes were left out: the recording says so itself.
     pub gaps: u64,
+    /// How many blocks are encrypted, entries of the tail too. What the recording says itself of them is not among the rest.
+    pub encrypted: u64,
     /// Who signed.
     pub signers: Vec<Signer>,
     /// What is wrong; nothing: it is as the node wrote it.
@@ -204,6 +206,7 @@ pub fn verify<F: Read + Seek>(
                 Err(NotSigned::OtherKey(key)) => report.problem(Problem::OtherKey(block, key)),
                 Err(NotSigned::Wrong(why)) => report.problem(Problem::BadSignature(block, why)),
             },
+            Item::Encrypted(_) => {}
         }
         if source.has_ended() && end == 0 {
             end = source.blocks();
@@ -211,6 +214,7 @@ pub fn verify<F: Read + Seek>(
     }
     report.blocks = source.blocks();
     report.last = source.last();
+    report.encrypted = source.passed_over();
     let (fault, has_ended) = (source.fault().copied(), source.has_ended());
     drop(source);
     if let Some(fault) = fault {

@@ -9,6 +9,10 @@ pub const MAX_ACCOUNT_NAME: usize = 255;
 /// Between an account's name and that of a container of its machine, in the name of a login: `ACCOUNT+CONTAINER`.
 pub const INTO: char = '+';
 
+/// The login of who only watches or joins sessions of others: it is no account, nothing runs by it, and roles let in by their
+/// table of recordings. An account of this name is no login, and no role can list it.
+pub const VIEWER: &str = "watch@fleetgate";
+
 /// An account's name, or that of a login into a container, which is an account's name and the container's. Never empty, never
 /// a path, never taken for a flag, without control characters and colons, so that it may stand in files, messages and
 /// argument lists.
@@ -33,6 +37,9 @@ pub fn account_and_container(login: &str) -> (&str, Option<&str>) {
 /// with a pattern of containers' names. Nothing here is asked of a login that comes in a request.
 pub fn check_written_login(login: &str) -> Result<(), Invalid> {
     let refuse = |why: String| Err(Invalid(why));
+    if login.trim() == VIEWER {
+        return refuse("it is no account: who may watch sessions says `recordings`".to_owned());
+    }
     let (account, container) = match login.split_once(INTO) {
         Some((account, container)) => (account, Some(container)),
         None => (login, None),
@@ -140,6 +147,11 @@ impl AccountName {
     /// The name.
     pub fn as_str(&self) -> &str {
         &self.text
+    }
+
+    /// Whether it is [`VIEWER`].
+    pub fn is_viewer(&self) -> bool {
+        self.text == VIEWER
     }
 
     /// The account alone.

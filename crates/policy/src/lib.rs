@@ -13,6 +13,7 @@
 pub mod access;
 pub mod account_name;
 pub mod address;
+pub mod bech32;
 pub mod cluster;
 pub mod commands;
 mod error;
@@ -29,11 +30,11 @@ pub mod toml_mistake;
 pub mod watching;
 
 pub use account_name::{
-    AccountName, INTO, account_and_container, check_written_login, login_matches, may_be_id,
+    AccountName, INTO, VIEWER, account_and_container, check_written_login, login_matches, may_be_id,
 };
 pub use error::Invalid;
 pub use grant::{Grant, GrantId, GrantRequest, How, Proofs};
 pub use permits::{Kind, Permits, What};
-pub use recording::{Recording, RecordingFailure};
+pub use recording::{OnwardSsh, Recipient, Recording, RecordingFailure};
 pub use rule::{Denied, Rule};
 pub use watching::{Audit, Stance, Watching};

@@ -56,7 +56,12 @@ impl Audit {
         if event == "dial" {
             self.dials.fetch_add(1, Relaxed);
         }
-        if self.to_disk.try_send(self.line(event, fields)).is_err() {
+        self.write(self.line(event, fields));
+    }
+
+    /// Writes down a line that was made.
+    pub(crate) fn write(&self, line: String) {
+        if self.to_disk.try_send(line).is_err() {
             self.lost.fetch_add(1, Relaxed);
         }
     }

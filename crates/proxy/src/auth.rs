@@ -107,7 +107,7 @@ async fn service(shared: &Shared) -> ClusterClient<Channel> {
 }
 
 /// Waits before something is asked of auth again: not for longer than until there is a new connection.
-async fn pause(shared: &Shared, backoff: &mut Backoff) {
+pub(crate) async fn pause(shared: &Shared, backoff: &mut Backoff) {
     let mut auth = shared.auth.subscribe();
     auth.borrow_and_update();
     tokio::select! {

@@ -2,6 +2,7 @@
 //! opens none that is named in it.
 
 use fleetgate_net::otlp;
+use fleetgate_policy::cluster::Size;
 use fleetgate_policy::strangers::{self, Bounds, Offence, Settings as Strangers};
 use fleetgate_policy::toml_mistake::Mistake;
 use serde::de::Error as _;
@@ -51,6 +52,8 @@ pub struct Config {
     pub strangers: Strangers,
     /// Where metrics are served; loopback only. Absent: nowhere.
     pub metrics: Option<SocketAddr>,
+    /// What recordings of sessions on plain sshds may take in the state directory until auth has them; 0: any number of bytes.
+    pub recordings_size: Size,
     /// An OpenTelemetry collector, `http://host:port`, that gets the steps of every connection, the nodes' among them.
     pub collector: Option<String>,
 }
@@ -75,6 +78,7 @@ impl Default for Config {
             unauthenticated_per_source: 256,
             strangers: Strangers::default(),
             metrics: None,
+            recordings_size: Size(10 << 30),
             collector: None,
         }
     }

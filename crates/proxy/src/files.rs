@@ -7,6 +7,9 @@ use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
+/// The directory of recordings, below the state directory.
+pub(crate) const RECORDINGS: &str = "recordings";
+
 /// Reads a file of the state directory, as root where root starts the proxy: what a link there leads to may be somebody
 /// else's, and a pipe is waited for.
 pub(crate) fn read(path: &Path, most: usize) -> Result<Vec<u8>, std::io::Error> {

@@ -57,7 +57,26 @@ fn page(shared: &Shared) -> String {
     };
     page.family("build_info", "gauge", "The build that runs.");
     page.value("build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1);
+    let (recorded, recordings, recorded_bytes) = shared.recorder.spool().counts();
     for (name, kind, help, value) in [
+        (
+            "proxy_recorded_sessions",
+            "gauge",
+            "Sessions on plain sshds that are recorded.",
+            recorded,
+        ),
+        (
+            "proxy_recordings",
+            "gauge",
+            "Recordings that auth does not have whole.",
+            recordings,
+        ),
+        (
+            "proxy_recordings_bytes",
+            "gauge",
+            "Bytes of recordings in the state directory; recordings_size is the most.",
+            recorded_bytes,
+        ),
         (
             "proxy_tunnels",
             "gauge",

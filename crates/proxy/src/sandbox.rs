@@ -3,6 +3,7 @@
 
 use crate::config::Config;
 use crate::error::ServerError;
+use crate::recorder::MAX_FILES;
 use fleetgate_sys::dir::Entries;
 use fleetgate_sys::file::flags::{O_DIRECTORY, O_NOFOLLOW, O_PATH, O_RDONLY};
 use fleetgate_sys::process::{self, Limit, numbers};
@@ -15,8 +16,9 @@ use std::path::Path;
 const NOBODY: (u32, u32) = (65534, 65534);
 /// What name look-ups read, and the system's authorities: libraries, /etc, and where resolvers put their files.
 const READ: [&std::ffi::CStr; 5] = [c"/etc", c"/usr", c"/lib", c"/lib64", c"/run"];
-/// Files below the state directory that change hands with it.
-const STATE_FILES_MAX: usize = 1024;
+/// Files below the state directory that change hands with it: those of recordings (`SESSION.rec` and `.tail`, in directories
+/// of days), and some more.
+const STATE_FILES_MAX: usize = 3 * MAX_FILES as usize + 1024;
 
 /// Confines this process, which has one thread; its listener and its log are open. From here on its state directory is the
 /// working directory.

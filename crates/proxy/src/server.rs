@@ -10,12 +10,13 @@ use crate::mux::Mux;
 use crate::open_dials::OpenDials;
 use crate::quota::{Quota, Turns};
 use crate::reachable::Reachable;
+use crate::recorder::{Recorder, housekeeping};
 use crate::shared::{CONNECTIONS_BESIDE, Local, Shared, tls_server};
 use crate::state::View;
 use crate::strangers::Strangers;
 use crate::tunnel_control::LAST_WORDS;
 use crate::tunnels::Tunnels;
-use crate::{audit_delivery, auth, auth_relay, metrics, probes, sandbox, ssh_service};
+use crate::{audit_delivery, auth, auth_relay, metrics, probes, recording_delivery, sandbox, ssh_service};
 use fleetgate_net::Credentials;
 use fleetgate_net::otlp::Exporter;
 use std::collections::BTreeMap;
@@ -35,6 +36,8 @@ pub const STOP: Duration = Duration::from_secs(5);
 pub const DRAIN: Duration = Duration::from_secs(48 * 3600);
 /// How long a proxy that stops waits for its last audit events to be written.
 const LAST_EVENTS: Duration = Duration::from_secs(2);
+/// How long it waits for the last of the recordings.
+const LAST_FRAMES: Duration = Duration::from_secs(2);
 /// Sessions of all users at once.
 pub const SESSIONS: usize = 1 << 17;
 /// A proxy.
@@ -60,6 +63,13 @@ impl Server {
             .host_key(identity.host_certificate.as_ref())
             .or_else(|_| identity.host_key(None))
             .map_err(ServerError)?;
+        let signing = identity.host_key(None).map_err(ServerError)?;
+        let recorder = Recorder::new(
+            &config.state_directory,
+            config.recordings_size.0,
+            Arc::new(signing),
+            audit.clone(),
+        );
         let (to_local, local) = unbounded_channel();
         let shared = Shared {
             host_key: watch::Sender::new(Arc::new(host_key)),
@@ -71,6 +81,7 @@ impl Server {
             view: watch::Sender::new(view),
             inventory: watch::Sender::new(BTreeMap::new()),
             auth: watch::Sender::new(None),
+            recordings: Default::default(),
             reports: Notify::new(),
             tunnels: Tunnels::default(),
             reachable: Reachable::default(),
@@ -85,6 +96,7 @@ impl Server {
                 (config.sessions_per_user as usize).saturating_add(CONNECTIONS_BESIDE),
             ),
             audit,
+            recorder,
             collector: OnceLock::new(),
             inventory_is_whole: watch::Sender::new(false),
             leaving: watch::Sender::new(false),
@@ -107,6 +119,7 @@ impl Server {
             Arc::get_mut(&mut self.shared).ok_or_else(|| ServerError("the proxy runs already".to_owned()))?;
         sandbox::enter(&shared.config)?;
         shared.config.state_directory = ".".into();
+        shared.recorder = shared.recorder.at(&shared.config.state_directory);
         Ok(())
     }
 
@@ -139,6 +152,8 @@ impl Server {
         let (close_audit, audit_closing) = oneshot::channel();
         let mut writing = JoinSet::new();
         writing.spawn(audit_delivery::run(shared.clone(), self.events, audit_closing));
+        tasks.spawn(recording_delivery::run(shared.clone()));
+        tasks.spawn(housekeeping::run(shared.recorder.clone()));
         tasks.spawn(probes::run(Arc::downgrade(&shared)));
         // It holds no shared state: who does is at work.
         let (strangers, held) = (shared.strangers.clone(), Arc::downgrade(&shared));
@@ -190,12 +205,20 @@ impl Server {
         tracing::info!("stopping; {} nodes are told", shared.tunnels.names().len());
         let ended = async {
             // Whoever holds the shared state is still at work.
-            while Arc::strong_count(&shared) > 1 + 3 {
+            while Arc::strong_count(&shared) > 1 + 4 {
                 tokio::time::sleep(LAST_WORDS / 40).await;
             }
         };
         let _ = tokio::time::timeout(STOP, ssh.run_until(ended)).await;
         // What has not ended by itself ends with this process: nobody is told of it but the audit log.
+        if tokio::time::timeout(LAST_FRAMES, shared.recorder.settle())
+            .await
+            .is_err()
+        {
+            tracing::error!(
+                "the last of the recordings could not be written in time: the next proxy finishes them"
+            );
+        }
         shared.dials.end();
         shared.strangers.tell(&shared.audit);
         let _ = close_audit.send(());

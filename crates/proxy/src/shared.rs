@@ -10,6 +10,7 @@ use crate::open_dials::OpenDials;
 use crate::prefixed::PrefixedStream;
 use crate::quota::{Quota, Slot, Turns};
 use crate::reachable::Reachable;
+use crate::recorder::Recorder;
 use crate::state::{Inventory, InventoryNode, View, now};
 use crate::strangers::{self, Strangers};
 use crate::tunnels::Tunnels;
@@ -26,7 +27,7 @@ use std::time::{Duration, Instant};
 use tokio::io::DuplexStream;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc::UnboundedSender;
-use tokio::sync::{Notify, oneshot, watch};
+use tokio::sync::{Mutex, Notify, oneshot, watch};
 use tokio::time::{sleep_until, timeout};
 
 /// So long after its start a proxy waits for nodes that it knows and that have not dialled it yet.
@@ -60,6 +61,8 @@ pub(crate) struct Shared {
     pub(crate) inventory: watch::Sender<Inventory>,
     /// The connection to auth, while there is one.
     pub(crate) auth: watch::Sender<Option<Channel>>,
+    /// Another one, for what nodes have recorded, which would hold up everything else; made by `recordings`.
+    pub(crate) recordings: Mutex<Option<Channel>>,
     /// Nodes whose connection came, went or told something new: `auth` reports them.
     pub(crate) reports: Notify,
     pub(crate) tunnels: Tunnels,
@@ -80,6 +83,8 @@ pub(crate) struct Shared {
     /// Those of users that are open, for the audit log.
     pub(crate) dials: Arc<OpenDials>,
     pub(crate) audit: Arc<Audit>,
+    /// Records sessions on plain sshds.
+    pub(crate) recorder: Recorder,
     /// Gets every connection's steps, where the configuration names one.
     pub(crate) collector: OnceLock<Exporter>,
     /// All nodes of the inventory were told since the start; written by `auth`.

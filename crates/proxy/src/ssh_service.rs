@@ -7,21 +7,23 @@ use crate::denial::Why;
 use crate::dial;
 use crate::dial::access::{User, decision, labels_of, until_refused};
 use crate::node_stream::{NodeStream, sending};
+use crate::recorder::{FirstFrame, Opening};
 use crate::shared::{BETWEEN, Local, Shared, UserConnection};
 use crate::ssh::authenticator::{Caller, GRACE};
-use crate::ssh::terminate::{self, Host, HostIdentity, Later, SessionEvent};
+use crate::ssh::terminate::{self, Host, HostIdentity, Later, RecordedSession, SessionEvent};
 use crate::ssh::{JumpAccess, StreamFuture, jump};
 use crate::state::{InventoryNode, SKEW, now};
 use crate::steps::Steps;
 use crate::strangers::StrangerSlot;
 use fleetgate_net::dial as tcp;
+use fleetgate_policy::Recording;
 use fleetgate_policy::cluster::{Allowed, Identity, Name, SSH_EXTENSION};
 use fleetgate_policy::strangers::Offence;
 use fleetgate_proto::v1::frame::Kind;
 use fleetgate_proto::v1::{Denied, Dial, Frame, Via};
 use fleetgate_ssh::codec::Reader;
 use fleetgate_ssh::key::{Certificate, HostKey, KeyOrCertificate, KeyType, PublicKey, UserCheck};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::cell::RefCell;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
@@ -319,12 +321,12 @@ impl Host for Plain {
             .map_err(|e| format!("the certificate of the sshd of {}: {e}", node.name))
     }
 
-    fn tell(&self, caller: Option<&Caller>, event: SessionEvent<'_>) {
+    fn tell(&self, caller: Option<&Caller>, event: SessionEvent<'_>) -> String {
         let strangers = &self.shared.strangers;
         if matches!(event, SessionEvent::Refused(_))
             && !strangers.has_line(self.source.ip(), "login_refused", true)
         {
-            return;
+            return String::new();
         }
         let (event, fields) = match event {
             SessionEvent::In => ("login_accepted", json!({})),
@@ -333,16 +335,25 @@ impl Host for Plain {
                 session,
                 kind,
                 command,
-                not_recorded,
+                recording,
             } => (
                 "session_started",
                 json!({
                     "session": session,
                     "kind": kind,
                     "command": String::from_utf8_lossy(&command[..command.len().min(4096)]),
-                    "recorded": not_recorded.map(|_| false),
-                    "reason": not_recorded,
+                    "recording": recording.ok().flatten().map(Recording::name),
+                    "recorded": recording.err().map(|_| false),
+                    "reason": recording.err(),
                 }),
+            ),
+            SessionEvent::NotRecorded {
+                session,
+                reason,
+                ended,
+            } => (
+                "not_recorded",
+                json!({ "session": session, "reason": reason, "ended": ended }),
             ),
             SessionEvent::Ended { session, code } => {
                 ("session_ended", json!({ "session": session, "code": code }))
@@ -350,13 +361,33 @@ impl Host for Plain {
             SessionEvent::Denied(what) => ("denied", json!({ "what": what })),
             SessionEvent::Out(why) => ("connection_ended", json!({ "reason": why })),
         };
-        let who = json!({
-            "node": self.node.node.name,
-            "user": caller.and_then(|caller| caller.identity.user()).map(Name::as_str),
-            "login": caller.map(|caller| caller.name.as_str()),
-            "source": self.source.to_string(),
-        });
-        self.shared.audit.tell(event, &[&who, &fields]);
+        let line = self.shared.audit.line(event, &[&self.who(caller), &fields]);
+        self.shared.audit.write(line.clone());
+        line
+    }
+
+    fn record(&self, caller: &Caller, session: &RecordedSession<'_>) -> Result<Opening, String> {
+        let labels = Name::parse(&self.node.node.name)
+            .ok()
+            .and_then(|node| labels_of(&self.shared, &node))
+            .unwrap_or_default();
+        let frame = FirstFrame {
+            session: session.session,
+            node: &self.node.node.name,
+            proxy: self.shared.name.as_str(),
+            user: caller.identity.user().map(Name::as_str).unwrap_or_default(),
+            login: &caller.name,
+            client: &self.source.to_string(),
+            kind: session.kind,
+            command: session.command,
+            terminal: session.terminal,
+            recording: session.recording,
+            recipients: session.recipients,
+            roles: session.roles,
+            keep: session.keep,
+            labels: &labels,
+        };
+        self.shared.recorder.begin(&frame, self.who(Some(caller)))
     }
 
     fn ordered(&self, session: &str) -> Pin<Box<dyn Future<Output = String>>> {
@@ -401,6 +432,16 @@ impl Host for Plain {
 }
 
 impl Plain {
+    /// The fields of every audit event.
+    fn who(&self, caller: Option<&Caller>) -> Value {
+        json!({
+            "node": self.node.node.name,
+            "user": caller.and_then(|caller| caller.identity.user()).map(Name::as_str),
+            "login": caller.map(|caller| caller.name.as_str()),
+            "source": self.source.to_string(),
+        })
+    }
+
     fn decide(&self, user: &User, login: &str) -> Result<Allowed, String> {
         let node = Name::parse(&self.node.node.name)?;
         // As it is registered now; the address was taken when the connection was.

@@ -5,6 +5,7 @@ use crate::auth;
 use crate::log_turns::LogTurns;
 use crate::queue::{Queue, queue};
 use crate::quota::Slot;
+use crate::recordings::Relay;
 use crate::shared::Shared;
 use crate::state::{View, now};
 use crate::tunnels::Tunnel;
@@ -86,7 +87,7 @@ pub(crate) async fn serve<IO>(
     });
 }
 
-async fn carry(shared: &Shared, channel: Channel, node: &Name, serial: u64, expires: u64) -> String {
+async fn carry(shared: &Arc<Shared>, channel: Channel, node: &Name, serial: u64, expires: u64) -> String {
     let mut closed = channel.closed();
     let mut view = shared.view.subscribe();
     let (to_node, outgoing) = queue();
@@ -116,8 +117,9 @@ async fn carry(shared: &Shared, channel: Channel, node: &Name, serial: u64, expi
     let entered = Registration {
         shared,
         node,
-        tunnel: shared.tunnels.enter(node, channel),
+        tunnel: shared.tunnels.enter(node, channel.clone()),
     };
+    let recordings = Relay::start(shared, channel, node);
     shared.reports.notify_one();
     tracing::info!(%node, "a tunnel is there");
     let mut replaced = entered.tunnel.replaced.subscribe();
@@ -183,6 +185,7 @@ async fn carry(shared: &Shared, channel: Channel, node: &Name, serial: u64, expi
             () = &mut over => return "the node's certificate has expired, and it asked for no newer one".to_owned(),
             why = closed.wait() => return why,
             () = async { _ = replaced.wait_for(|replaced| *replaced).await.is_ok() } => {
+                drop(recordings);
                 to_node.push(ToNode { kind: Some(to_node::Kind::Leaving(true)) });
                 let drained = tokio::time::timeout(DRAIN, closed.wait());
                 return tokio::select! {

@@ -16,6 +16,8 @@ mod locks;
 mod passing;
 #[path = "parts/reach.rs"]
 mod reach;
+#[path = "parts/recordings.rs"]
+mod recordings;
 #[path = "parts/restart.rs"]
 mod restart;
 #[path = "parts/silence.rs"]

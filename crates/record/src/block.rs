@@ -14,8 +14,8 @@ pub const HEAD: usize = 72;
 pub const FULL: usize = 64 << 10;
 /// The most bytes of a block's frames.
 pub const MAX_PLAIN: usize = FULL + crate::frame::MAX_ENCODED;
-/// The most bytes behind a head: what does not become smaller is kept as it is.
-pub const MAX_STORED: usize = MAX_PLAIN;
+/// The most bytes behind a head: what does not become smaller is kept as it is, and may be encrypted.
+pub const MAX_STORED: usize = MAX_PLAIN + crate::age::MAX_OVERHEAD;
 
 const START: &[u8; 4] = b"FGRB";
 
@@ -33,6 +33,8 @@ pub enum Holds {
     Signature,
     /// The last frame: how it ended. Nothing but signatures follows.
     End,
+    /// Frames, compressed where that makes them smaller, in an age file ([`crate::age`]).
+    Encrypted,
 }
 
 impl Holds {
@@ -42,7 +44,13 @@ impl Holds {
             Holds::Compressed => 1,
             Holds::Signature => 2,
             Holds::End => 3,
+            Holds::Encrypted => 4,
         }
+    }
+
+    /// Whether these are frames of what happened, which belong to a group.
+    pub(crate) const fn is_of_a_group(self) -> bool {
+        matches!(self, Holds::Frames | Holds::Compressed | Holds::Encrypted)
     }
 }
 
@@ -51,6 +59,8 @@ impl Holds {
 pub struct Head {
     /// What the block holds.
     pub holds: Holds,
+    /// It is compressed with what the blocks before it hold, back to one that does not say this: a group.
+    pub continues: bool,
     /// How many bytes follow.
     pub stored: usize,
     /// How many bytes of frames these are.
@@ -68,6 +78,7 @@ impl Head {
         let mut out = [0; 40];
         out[..4].copy_from_slice(START);
         out[4] = self.holds.number();
+        out[5] = u8::from(self.continues);
         let len = |n: usize| u32::try_from(n).unwrap_or(u32::MAX).to_le_bytes();
         out[8..12].copy_from_slice(&len(self.stored));
         out[12..16].copy_from_slice(&len(self.plain));
@@ -99,15 +110,22 @@ impl Head {
             eight.copy_from_slice(&bytes[at..at + 8]);
             u64::from_le_bytes(eight)
         };
-        let holds = match (&bytes[..4] == START, bytes[4], &bytes[5..8]) {
-            (true, 0, [0, 0, 0]) => Holds::Frames,
-            (true, 1, [0, 0, 0]) => Holds::Compressed,
-            (true, 2, [0, 0, 0]) => Holds::Signature,
-            (true, 3, [0, 0, 0]) => Holds::End,
+        let holds = match (&bytes[..4] == START, bytes[4]) {
+            (true, 0) => Holds::Frames,
+            (true, 1) => Holds::Compressed,
+            (true, 2) => Holds::Signature,
+            (true, 3) => Holds::End,
+            (true, 4) => Holds::Encrypted,
+            _ => return Err(Fault::NoBlock),
+        };
+        let continues = match bytes[5..8] {
+            [0, 0, 0] => false,
+            [1, 0, 0] if holds.is_of_a_group() => true,
             _ => return Err(Fault::NoBlock),
         };
         let head = Head {
             holds,
+            continues,
             stored: word(8) as usize,
             plain: word(12) as usize,
             number: long(16),

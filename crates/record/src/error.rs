@@ -19,6 +19,10 @@ pub enum Fault {
     Changed,
     /// A block cannot be decompressed.
     Compression,
+    /// A block is encrypted, and for other keys than those that are there.
+    OtherKey,
+    /// A block that is encrypted cannot be decrypted, whatever the key.
+    Encryption,
     /// The frames of a block are none.
     Frames,
     /// A block of the end holds something else, or another block holds the end.
@@ -39,6 +43,8 @@ impl fmt::Display for Fault {
             Fault::Number => "a block is missing, or is in the wrong place",
             Fault::Changed => "the bytes of a block were changed, or a block before it was",
             Fault::Compression => "a block cannot be decompressed",
+            Fault::OtherKey => "a block is encrypted for other keys than those that were given",
+            Fault::Encryption => "a block is encrypted, and cannot be decrypted",
             Fault::Frames => "a block holds something else than frames",
             Fault::End => "the end is not where an end is",
             Fault::Signature => "a signature is damaged",

@@ -1,10 +1,12 @@
-//! Frames: one thing that happened, and when. In a block a frame is its kind, the microseconds since the frame before it,
-//! its length, and its bytes; both numbers in groups of seven bits, the lowest first (LEB128).
+//! Frames: one thing that happened, and when. In a block a frame is its kind, the hundredths of a second since the frame before
+//! it, its length, and its bytes; both numbers in groups of seven bits, the lowest first (LEB128).
 
 use crate::Fault;
 
 /// The most bytes of one frame. What is longer is several.
 pub const MAX_BYTES: usize = 32 << 10;
+/// Frames are told apart in time by so many microseconds. People see no difference, and a key that is typed takes a byte less.
+pub const TICK: u64 = 10_000;
 /// The most that a frame takes in a block: kind, two numbers of ten bytes, its bytes.
 pub const MAX_ENCODED: usize = 1 + 10 + 10 + MAX_BYTES;
 
@@ -108,7 +110,7 @@ impl Kind {
 pub struct Frame<'a> {
     /// What it is about.
     pub kind: Kind,
-    /// Microseconds since the session's start.
+    /// Microseconds since the session's start; what is written counts in [`TICK`]s.
     pub at: u64,
     /// At most [`MAX_BYTES`].
     pub bytes: &'a [u8],
@@ -117,10 +119,15 @@ pub struct Frame<'a> {
 impl Frame<'_> {
     /// Appends it to a block whose last frame was at `before`.
     pub(crate) fn encode(&self, before: u64, out: &mut Vec<u8>) {
-        out.push(self.kind as u8);
-        put_number(self.at.saturating_sub(before), out);
-        put_number(self.bytes.len() as u64, out);
+        self.encode_head(before, self.bytes.len(), out);
         out.extend_from_slice(self.bytes);
+    }
+
+    /// Appends what stands before so many bytes.
+    pub(crate) fn encode_head(&self, before: u64, len: usize, out: &mut Vec<u8>) {
+        out.push(self.kind as u8);
+        put_number((self.at / TICK).saturating_sub(before / TICK), out);
+        put_number(len as u64, out);
     }
 
     /// A resize's columns and rows; nothing where one of them is 0, which clients say that do not know it.
@@ -190,7 +197,7 @@ impl<'a> Frames<'a> {
         let (len, rest) = number(rest)?;
         let len = usize::try_from(len).ok().filter(|len| *len <= MAX_BYTES)?;
         let bytes = rest.get(..len)?;
-        self.at = self.at.checked_add(passed)?;
+        self.at = self.at.checked_add(passed.checked_mul(TICK)?)?;
         self.rest = &rest[len..];
         Some(Frame {
             kind,
@@ -216,7 +223,7 @@ impl<'a> Iterator for Frames<'a> {
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "seven bits of it are left")]
-fn put_number(mut number: u64, out: &mut Vec<u8>) {
+pub(crate) fn put_number(mut number: u64, out: &mut Vec<u8>) {
     while number >= 0x80 {
         out.push(number as u8 | 0x80);
         number >>= 7;
@@ -224,7 +231,7 @@ fn put_number(mut number: u64, out: &mut Vec<u8>) {
     out.push(number as u8);
 }
 
-fn number(bytes: &[u8]) -> Option<(u64, &[u8])> {
+pub(crate) fn number(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let mut number = 0_u64;
     for (place, byte) in bytes.iter().enumerate().take(10) {
         let low = u64::from(byte & 0x7f);

@@ -1,10 +1,12 @@
 //! Reads a recording from its beginning, and checks the chain as it goes. A fault ends the reading and says where it is; all
 //! that came before it is good.
 
+use crate::age::Keys;
 use crate::block::{self, Chain, FILE_HEAD, HEAD, Head, Holds};
-use crate::compress::Decompressor;
 use crate::frame::{Frames, Kind};
-use crate::signature::{self, Statement};
+use crate::signature::{self, LastKey, Statement};
+use crate::tail::Sealed;
+use crate::unpack::Unpacker;
 use crate::{Error, Fault};
 use std::collections::VecDeque;
 use std::io::{self, Read};
@@ -50,12 +52,14 @@ pub enum Content<'a> {
         /// Nothing but signatures follows.
         end: bool,
     },
-    /// A signature over everything before. That it is about this chain is checked, whether it is right is not.
+    /// Frames that are encrypted, and the reader has no keys: an age file.
+    Encrypted(&'a [u8]),
+    /// A signature over everything before. What it says is about this chain; whether it is right is not checked.
     Signature {
         /// What it says.
         statement: Statement,
         /// The signature over [`Statement::text`].
-        signature: &'a [u8],
+        signature: Vec<u8>,
     },
 }
 
@@ -64,7 +68,7 @@ impl<'a> Block<'a> {
     pub fn frames(&self) -> Frames<'a> {
         match self.content {
             Content::Frames { plain, .. } => Frames::new(plain, self.head.first),
-            Content::Signature { .. } => Frames::new(&[], 0),
+            Content::Encrypted(_) | Content::Signature { .. } => Frames::new(&[], 0),
         }
     }
 }
@@ -81,7 +85,10 @@ pub struct Reader<R> {
     offset: u64,
     stored: Vec<u8>,
     plain: Vec<u8>,
-    decompressor: Decompressor,
+    unpacker: Unpacker,
+    last_key: LastKey,
+    /// Of the block that was read last.
+    signature: Option<(Statement, Vec<u8>)>,
     ended: bool,
     broken: bool,
 }
@@ -112,11 +119,27 @@ impl<R: Read> Reader<R> {
             offset: FILE_HEAD as u64,
             stored: Vec::new(),
             plain: Vec::new(),
-            decompressor: Decompressor::new()
-                .ok_or_else(|| ReadError::Io(io::ErrorKind::OutOfMemory.into()))?,
+            unpacker: Unpacker::new().ok_or_else(|| ReadError::Io(io::ErrorKind::OutOfMemory.into()))?,
+            last_key: LastKey::default(),
+            signature: None,
             ended: false,
             broken: false,
         })
+    }
+
+    /// Opens what is encrypted with these keys. A block that none of them opens is a fault then.
+    #[must_use]
+    pub fn with_keys(mut self, keys: Keys) -> Reader<R> {
+        self.unpacker.set_keys(keys);
+        self
+    }
+
+    /// The frames of an entry of the tail that is encrypted; nothing without keys.
+    pub fn open(&mut self, entry: &Sealed) -> Result<Option<&[u8]>, Fault> {
+        let is_open = self
+            .unpacker
+            .unpack(&entry.head(), &entry.stored, &mut self.plain)?;
+        Ok(is_open.then_some(&self.plain))
     }
 
     /// Whose recording it says it is.
@@ -137,6 +160,11 @@ impl<R: Read> Reader<R> {
     /// What the last of them ended with that holds frames: what a tail belongs to.
     pub fn anchor(&self) -> &Chain {
         &self.anchor
+    }
+
+    /// Whether an error ended it. Else there may be more blocks once the file has grown.
+    pub fn is_broken(&self) -> bool {
+        self.broken
     }
 
     /// Whether the block with the end was read.
@@ -180,11 +208,7 @@ impl<R: Read> Reader<R> {
             return Err(at(Fault::Changed));
         }
         if head.holds == Holds::Signature {
-            let (statement, _) = signature::decode(&self.stored).map_err(at)?;
-            let covers = (statement.blocks, statement.chain);
-            if statement.session != self.session || !self.recent.contains(&covers) {
-                return Err(at(Fault::OtherChain));
-            }
+            self.signature = Some(self.statement().map_err(at)?);
         }
         self.chain = chain;
         if head.holds != Holds::Signature {
@@ -200,6 +224,15 @@ impl<R: Read> Reader<R> {
         Ok(Some((head, offset)))
     }
 
+    /// What a signature block says. It is about blocks before it, and not about any.
+    fn statement(&mut self) -> Result<(Statement, Vec<u8>), Fault> {
+        let chain_of = |blocks| {
+            let found = self.recent.iter().rev().find(|(count, _)| *count == blocks);
+            found.map(|(_, chain)| *chain)
+        };
+        signature::decode(&self.stored, &self.session, chain_of, &mut self.last_key)
+    }
+
     fn content(&mut self, head: Head, offset: u64) -> Result<Block<'_>, ReadError> {
         let at = |fault: Fault| {
             ReadError::Fault(Error {
@@ -208,38 +241,36 @@ impl<R: Read> Reader<R> {
                 offset,
             })
         };
-        if head.holds == Holds::Compressed
-            && let Err(fault) = self
-                .decompressor
-                .decompress(&self.stored, head.plain, &mut self.plain)
-        {
-            self.broken = true;
-            return Err(at(fault));
-        }
-        let is_end = head.holds == Holds::End;
-        let frames: &[u8] = match head.holds {
-            Holds::Compressed => &self.plain,
-            Holds::Frames | Holds::End => &self.stored,
-            Holds::Signature => &[],
+        let content = match head.holds {
+            Holds::End => Content::Frames {
+                plain: &self.stored,
+                end: true,
+            },
+            Holds::Signature => {
+                let (statement, signature) = self.signature.take().ok_or(at(Fault::Signature))?;
+                Content::Signature { statement, signature }
+            }
+            Holds::Frames | Holds::Compressed | Holds::Encrypted => {
+                match self.unpacker.unpack(&head, &self.stored, &mut self.plain) {
+                    Ok(true) => Content::Frames {
+                        plain: &self.plain,
+                        end: false,
+                    },
+                    Ok(false) => Content::Encrypted(&self.stored),
+                    Err(fault) => {
+                        self.broken = true;
+                        return Err(at(fault));
+                    }
+                }
+            }
         };
-        if ends(frames) != (is_end, is_end) {
+        let is_end = head.holds == Holds::End;
+        if let Content::Frames { plain, .. } = content
+            && ends(plain) != (is_end, is_end)
+        {
             self.broken = true;
             return Err(at(Fault::End));
         }
-        let content = match head.holds {
-            Holds::Compressed => Content::Frames {
-                plain: &self.plain,
-                end: false,
-            },
-            Holds::Frames | Holds::End => Content::Frames {
-                plain: &self.stored,
-                end: head.holds == Holds::End,
-            },
-            Holds::Signature => match signature::decode(&self.stored) {
-                Ok((statement, signature)) => Content::Signature { statement, signature },
-                Err(fault) => return Err(at(fault)),
-            },
-        };
         Ok(Block {
             head,
             offset,

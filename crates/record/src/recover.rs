@@ -4,7 +4,7 @@
 use crate::block::{self, FILE_HEAD, HEAD, Head, Holds};
 use crate::reader::read_full;
 use crate::signature;
-use crate::tail::{self, OpenFrames};
+use crate::tail;
 use crate::writer::{Position, Writer};
 use std::io::{self, Read};
 
@@ -65,21 +65,25 @@ pub fn look_from(file: &mut impl Read, from: Position) -> io::Result<Remains> {
         };
         remains.ended |= head.holds == Holds::End;
         if head.holds == Holds::Signature
-            && let Ok((statement, _)) = signature::decode(&stored)
+            && let Some(blocks) = signature::covers(&stored)
         {
-            remains.signed = statement.blocks;
+            remains.signed = blocks;
         }
     }
     Ok(remains)
 }
 
 impl Remains {
-    /// Goes on where the crash was: a writer that has the frames of the tail's file.
+    /// Goes on where the crash was: a writer that has the frames of the tail's file. What is encrypted there stays so, and is in
+    /// blocks of its own, which the writer hands out with the next one.
     pub fn resume(&self, tail: &[u8]) -> Writer {
-        let OpenFrames { plain, first, last } = tail::read(tail, &self.position.anchor);
+        let open = tail::read(tail, &self.position.anchor);
         let mut writer = Writer::at(self.position);
-        if !plain.is_empty() {
-            writer.push_encoded(&plain, first, last.max(self.position.last));
+        if !open.plain.is_empty() {
+            writer.push_encoded(&open.plain, open.first, open.last.max(self.position.last));
+        }
+        for entry in &open.sealed {
+            writer.push_sealed(entry);
         }
         writer
     }

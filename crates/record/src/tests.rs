@@ -5,10 +5,13 @@ use crate::block::{FILE_HEAD, FULL, file_head};
 use crate::compress::Compressor;
 use crate::frame::{Frame, Kind, MAX_BYTES, omission, resize};
 use crate::reader::{Content, ReadError, Reader};
-use crate::signature::{Statement, encode};
+use crate::signature::{LastKey, Statement, encode};
 use crate::tail::Tail;
 use crate::writer::{Position, Writer};
-use crate::{Fault, pipe, recover};
+use crate::{Fault, pipe, recover, signature};
+
+mod encrypted;
+mod groups;
 
 const SESSION: [u8; 16] = [7; 16];
 
@@ -86,7 +89,7 @@ fn read(file: &[u8]) -> (Vec<OwnedFrame>, u64, Option<(Fault, u64)>) {
         match reader.next_block() {
             Ok(Some(block)) => {
                 if let Content::Signature { signature, .. } = &block.content {
-                    assert_eq!(*signature, b"a signature");
+                    assert_eq!(signature, b"a signature");
                     signatures += 1;
                 }
                 for f in block.frames() {
@@ -171,12 +174,64 @@ fn a_signature_of_another_place_is_found() {
     file.extend(writer.close(None).unwrap());
     let statement = Statement {
         session: SESSION,
-        blocks: 1,
+        blocks: 2,
         chain: [0; 32],
         signed: String::new(),
     };
     file.extend(writer.sign(&encode(&statement, b"")));
     assert_eq!(read(&file).2, Some((Fault::OtherChain, 1)));
+}
+
+/// A blob as ssh-keygen makes it.
+fn sshsig(namespace: &str) -> Vec<u8> {
+    let mut blob = b"SSHSIG\0\0\0\x01".to_vec();
+    for part in [&b"a key"[..], namespace.as_bytes(), b"", b"sha512", b"made by it"] {
+        blob.extend_from_slice(&u32::try_from(part.len()).unwrap().to_be_bytes());
+        blob.extend_from_slice(part);
+    }
+    blob
+}
+
+#[test]
+fn a_signature_has_one_form_and_comes_back_whole() {
+    let statement = Statement {
+        session: SESSION,
+        blocks: 300,
+        chain: [5; 32],
+        signed: "2026-11-29T10:00:00Z".to_owned(),
+    };
+    let chain_of = |blocks| (blocks == 300).then_some([5; 32]);
+    let decode = |bytes: &[u8]| signature::decode(bytes, &SESSION, chain_of, &mut LastKey::default());
+    let ours = sshsig(signature::NAMESPACE);
+    for (blob, is_shorter) in [
+        (ours.clone(), true),
+        (sshsig("file"), false),
+        (b"x".to_vec(), false),
+    ] {
+        let bytes = encode(&statement, &blob);
+        assert_eq!(bytes.len() < blob.len(), is_shorter);
+        assert_eq!(signature::covers(&bytes), Some(300));
+        assert_eq!(decode(&bytes), Ok((statement.clone(), blob)));
+        for cut in 0..30 {
+            assert!(decode(&bytes[..cut]).is_err(), "{cut}");
+        }
+    }
+    let mut long = encode(&statement, b"x");
+    long.truncate(long.len() - 1);
+    long.extend_from_slice(&ours);
+    assert_eq!(decode(&long), Err(Fault::Signature), "the other form");
+    // The second one of a file has no key; without the first one it is none.
+    let whole = encode(&statement, &ours);
+    let (mut written, mut read) = (LastKey::default(), LastKey::default());
+    for is_first in [true, false, false] {
+        let bytes = signature::without_key(&whole, &mut written);
+        assert_eq!(bytes.len() < whole.len(), !is_first);
+        assert_eq!(
+            signature::decode(&bytes, &SESSION, chain_of, &mut read),
+            decode(&whole)
+        );
+        assert_eq!(decode(&bytes).is_ok(), is_first);
+    }
 }
 
 #[test]
@@ -219,8 +274,7 @@ fn a_tail_holds_what_is_in_no_block() {
         if writer.push(&frame(f)) {
             file.extend(writer.close(Some(&mut compressor)).unwrap());
         }
-        let at = *writer.position();
-        if let Some((offset, entry)) = tail.write(&at.anchor, writer.first(), writer.open_frames()) {
+        if let Some((offset, entry)) = tail.write(&mut writer, &mut compressor) {
             let offset = usize::try_from(offset).unwrap();
             let end = offset + entry.len();
             tail_file.resize(tail_file.len().max(end), 0);
@@ -268,7 +322,7 @@ fn an_end_that_says_nothing_is_none() {
             frame(f).encode(0, &mut out);
             out
         });
-        file.extend(writer.block(crate::block::Holds::End, &plain, plain.len()));
+        file.extend(writer.block(crate::block::Holds::End, false, &plain, plain.len()));
         assert_eq!(read(&file).2, Some((Fault::End, 1)));
     }
     let mut file = file_head(&SESSION).to_vec();

@@ -3,16 +3,22 @@
 //!
 //! A recording that is being made is locked (flock) by whoever makes it, so that a second monitor leaves it alone.
 
+pub mod begun;
+mod check;
+pub mod delivered;
+mod keeping;
 mod usage;
 
+pub use check::check;
+pub use keeping::{Bounds, KEPT_DAYS, Kept, MAX_RECORDINGS, Waiting, keep_within};
 pub use usage::{Usage, usage};
 
 use fleetgate_record::block::{FILE_HEAD, file_head};
 use fleetgate_record::recover::{self, Remains};
 use fleetgate_record::signature::{self, Statement};
 use fleetgate_record::writer::{Position, Writer};
-use fleetgate_sys::file::flags::{O_APPEND, O_CREAT, O_EXCL, O_NOFOLLOW, O_RDWR, O_WRONLY};
-use fleetgate_sys::{Errno, Fd, clock, file, lock};
+use fleetgate_sys::file::flags::{O_APPEND, O_CREAT, O_EXCL, O_NOFOLLOW, O_RDONLY, O_RDWR, O_WRONLY};
+use fleetgate_sys::{Errno, Fd, clock, file, lock, process};
 use fleetgate_wire::common::SessionId;
 use std::ffi::CString;
 use std::fs::{self, DirBuilder, File};
@@ -32,6 +38,8 @@ pub const INDEX: &str = "index";
 const MAX_TAIL: u64 = 4 << 20;
 /// The most that a lost recorder can have written without having said so: it waits no longer for the disk.
 const MAX_UNTOLD: u64 = 64 << 20;
+/// What a signature says behind its time that was made over what a crash left: nobody watched what is new in it.
+pub const RECOVERED: &str = " recovered";
 /// Nobody but root reads what sessions showed.
 const DIRECTORY_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
@@ -53,6 +61,12 @@ pub type Sign<'a> = &'a dyn Fn(&Statement) -> Option<Vec<u8>>;
 /// A session's name in files.
 pub fn name(session: &SessionId) -> String {
     format!("{:032x}", u128::from_be_bytes(*session))
+}
+
+/// A session by its name in files.
+pub fn session(name: &str) -> Option<SessionId> {
+    let is_name = name.len() == 32 && name.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+    is_name.then(|| u128::from_str_radix(name, 16).ok().map(u128::to_be_bytes))?
 }
 
 /// Makes the files of a session that begins now.
@@ -163,15 +177,22 @@ pub struct Finished {
 }
 
 /// Finishes the recordings that a monitor left which was killed: what is in their tails becomes a block, they get an end, and a
-/// signature. Those that another monitor still makes are left alone. What cannot be finished is told and stays as it is.
-pub fn finish_all(root: &Path, sign: Sign<'_>, tell: &mut dyn FnMut(Result<Finished, String>)) {
+/// signature that says so. Those that another monitor still makes are left alone, and so are those that are none of ours: they
+/// are told with what cannot be finished, and stay as they are.
+pub fn finish_all(
+    root: &Path,
+    is_ours: &dyn Fn(&SessionId) -> bool,
+    sign: Sign<'_>,
+    tell: &mut dyn FnMut(Result<Finished, String>),
+) {
     for day in children(root) {
         for path in children(&day) {
             if path.extension().is_none_or(|ending| ending != TAIL) {
                 continue;
             }
             let path = path.with_extension(RECORDING);
-            match finish_left(&path, sign) {
+            let named = path.file_stem().and_then(|name| session(name.to_str()?));
+            match finish_left(&path, named.filter(is_ours), sign) {
                 Ok(Some(finished)) => tell(Ok(finished)),
                 Ok(None) => {}
                 Err(e) => tell(Err(format!("{}: {e}", path.display()))),
@@ -180,8 +201,8 @@ pub fn finish_all(root: &Path, sign: Sign<'_>, tell: &mut dyn FnMut(Result<Finis
     }
 }
 
-/// Nothing: somebody else makes it.
-fn finish_left(path: &Path, sign: Sign<'_>) -> io::Result<Option<Finished>> {
+/// Nothing: somebody else makes it. `ours`: the session of which it is, where this machine began that.
+fn finish_left(path: &Path, ours: Option<SessionId>, sign: Sign<'_>) -> io::Result<Option<Finished>> {
     let name = CString::new(path.as_os_str().as_bytes())?;
     let blocks = match file::openat(file::CWD, &name, O_RDWR | O_APPEND | O_NOFOLLOW, 0) {
         Ok(blocks) => blocks,
@@ -197,14 +218,23 @@ fn finish_left(path: &Path, sign: Sign<'_>) -> io::Result<Option<Finished>> {
         Err(e) => return Err(e.into()),
     }
     let mut readable = File::from(OwnedFd::from(blocks.duplicate(3)?));
+    let facts = readable.metadata()?;
+    if ours.is_none() || facts.uid() != process::effective_uid() || facts.nlink() != 1 {
+        return Err(io::Error::other(
+            "it was not begun here, and is not signed: remove it, or keep it elsewhere",
+        ));
+    }
     let Some(remains) = recover::look(&mut readable)? else {
         // Killed before its beginning was written: there is nothing in it.
-        if readable.metadata()?.len() < FILE_HEAD as u64 {
+        if facts.len() < FILE_HEAD as u64 {
             discard(path);
             return Ok(None);
         }
         return Err(io::Error::other("it is no recording"));
     };
+    if ours != Some(remains.session) {
+        return Err(io::Error::other("it is another session's"));
+    }
     let tail = CString::new(path.with_extension(TAIL).as_os_str().as_bytes())?;
     let frames = match file::openat(file::CWD, &tail, O_RDWR | O_NOFOLLOW, 0) {
         Ok(tail) => read_tail(&tail)?,
@@ -219,7 +249,8 @@ fn finish_left(path: &Path, sign: Sign<'_>) -> io::Result<Option<Finished>> {
         file::write_all(blocks.raw(), &writer.end(None, at, json.as_bytes()))?;
     }
     if !remains.ended || remains.signed < remains.position.blocks {
-        let statement = statement(&remains.session, writer.position());
+        let mut statement = statement(&remains.session, writer.position());
+        statement.signed.push_str(RECOVERED);
         if let Some(signature) = sign(&statement) {
             let block = writer.sign(&signature::encode(&statement, &signature));
             file::write_all(blocks.raw(), &block)?;
@@ -243,70 +274,22 @@ pub fn statement(session: &SessionId, at: &Position) -> Statement {
     }
 }
 
-/// What was removed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Removed {
-    /// How many recordings.
-    pub count: u64,
-    /// Their bytes.
-    pub bytes: u64,
-    /// So many bytes of recordings are left.
-    pub left: u64,
+/// A recording that is to be sent to the cluster, and its length; nothing: somebody still makes it. The disk has it when this
+/// comes back, so nobody else has more of it than a power failure leaves here.
+pub fn for_sending(path: &Path) -> io::Result<Option<(Fd, u64)>> {
+    if usage::is_made(path) {
+        return Ok(None);
+    }
+    for_sending_made(path).map(Some)
 }
 
-/// Recordings that ended so many days ago, or later, are not removed for want of room: who could fill the directory could
-/// otherwise be rid of what he did before. Where they alone are too many, nothing more can be recorded.
-pub const KEPT_DAYS: i64 = 7;
-
-/// Removes ended recordings that ended more than `keep_days` days ago (0: none), and the oldest ended ones until the rest
-/// has at most `max_size` bytes (0: any), but for those of the last days.
-pub fn keep_within(root: &Path, keep_days: u32, max_size: u64) -> Removed {
-    let now = clock::wall().sec;
-    let mut removed = Removed::default();
-    let mut ended: Vec<(i64, u64, PathBuf)> = Vec::new();
-    for day in children(root) {
-        for path in children(&day) {
-            let Ok(facts) = fs::symlink_metadata(&path) else {
-                continue;
-            };
-            removed.left += facts.size();
-            let is_ended = path.extension().is_some_and(|ending| ending == RECORDING)
-                && !path.with_extension(TAIL).exists();
-            if is_ended {
-                ended.push((facts.mtime(), facts.size(), path));
-            }
-        }
-    }
-    ended.sort();
-    let days_ago = |days: i64| now - days * 86_400;
-    for (at, size, path) in ended {
-        let is_old = keep_days > 0 && at < days_ago(keep_days.into());
-        let is_too_much = max_size > 0 && removed.left > max_size && at < days_ago(KEPT_DAYS);
-        if !is_old && !is_too_much {
-            break;
-        }
-        if fs::remove_file(&path).is_err() {
-            continue;
-        }
-        let index = path.with_extension(INDEX);
-        let index_size = fs::symlink_metadata(&index).map_or(0, |facts| facts.size());
-        let _ = fs::remove_file(&index);
-        removed.count += 1;
-        removed.bytes += size + index_size;
-        removed.left = removed.left.saturating_sub(size + index_size);
-    }
-    // Days that have nothing left; others are not empty, which the kernel says.
-    // Today's may be about to have something.
-    let today = clock::rfc3339(clock::wall(), 0);
-    for day in children(root) {
-        if day
-            .file_name()
-            .is_none_or(|name| name.as_bytes() != &today.as_bytes()[..10])
-        {
-            let _ = fs::remove_dir(day);
-        }
-    }
-    removed
+/// The same while it is made here.
+pub fn for_sending_made(path: &Path) -> io::Result<(Fd, u64)> {
+    let name = CString::new(path.as_os_str().as_bytes())?;
+    let file = file::openat(file::CWD, &name, O_RDONLY | O_NOFOLLOW, 0)?;
+    file::sync_data(&file)?;
+    let length = File::from(OwnedFd::from(file.duplicate(3)?)).metadata()?.len();
+    Ok((file, length))
 }
 
 fn children(directory: &Path) -> Vec<PathBuf> {

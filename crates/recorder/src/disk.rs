@@ -56,6 +56,8 @@ enum Job {
     },
     /// An entry of the tail.
     Tail { offset: u64, bytes: Vec<u8> },
+    /// Nothing: who asked hears when all before it is written.
+    Mark,
     /// Nothing more comes.
     Close,
 }
@@ -64,6 +66,8 @@ enum Job {
 pub(crate) enum Done {
     /// Blocks are in the file.
     Written { at: Position, ended: bool },
+    /// All that stood before a mark is.
+    Reached,
     /// They are not, and nothing more of this recording is written.
     Failed(Errno),
 }
@@ -132,6 +136,10 @@ impl Disk {
         self.give(session, files, Job::Tail { offset, bytes });
     }
 
+    pub(crate) fn mark(&self, session: SessionId, files: &Arc<Files>) {
+        self.give(session, files, Job::Mark);
+    }
+
     pub(crate) fn close(&self, session: SessionId, files: &Arc<Files>) {
         self.give(session, files, Job::Close);
     }
@@ -158,7 +166,7 @@ impl Job {
     fn len(&self) -> usize {
         match self {
             Job::Blocks { bytes, .. } | Job::Tail { bytes, .. } => bytes.len(),
-            Job::Close => 0,
+            Job::Mark | Job::Close => 0,
         }
     }
 }
@@ -247,6 +255,7 @@ fn write(files: &Files, job: Job) -> Option<Done> {
             Ok(()) => None,
             Err(e) => Some(Done::Failed(e)),
         },
+        Job::Mark => Some(Done::Reached),
         Job::Close => None,
     }
 }

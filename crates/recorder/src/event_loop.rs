@@ -2,6 +2,7 @@
 
 use crate::disk::{Disk, Done, Files};
 use crate::recording::{Heard, ROOM, Recording};
+use fleetgate_record::age::Recipients;
 use fleetgate_record::compress::Compressor;
 use fleetgate_record::frame::{Kind, MAX_BYTES};
 use fleetgate_record::pipe::HEAD;
@@ -137,17 +138,22 @@ impl Recorder {
         self.control.flush()?;
         while let Some((message, fds)) = self.control.receive::<ToRecorder>()? {
             match message {
-                ToRecorder::Begin { session, at } => {
-                    self.begin(session, fds, Writer::at(position(&at)), None)?;
+                ToRecorder::Begin {
+                    session,
+                    at,
+                    recipients,
+                } => {
+                    self.begin(session, fds, (&at, &recipients), None)?;
                 }
                 ToRecorder::Resume {
                     session,
                     at,
+                    recipients,
                     gap_at,
                     json,
                 } => {
-                    let writer = Writer::at(position(&at));
-                    self.begin(session, fds, writer, Some((Kind::Gap, gap_at, &json)))?;
+                    let gap = Some((Kind::Gap, gap_at, &json[..]));
+                    self.begin(session, fds, (&at, &recipients), gap)?;
                 }
                 ToRecorder::Event { session, at, json } => {
                     self.taken += 1;
@@ -170,6 +176,7 @@ impl Recorder {
                     }
                 }
                 ToRecorder::Done { session } => self.forget(session),
+                ToRecorder::Flush { session } => self.flush(session)?,
             }
         }
         Ok(())
@@ -180,9 +187,17 @@ impl Recorder {
         &mut self,
         session: SessionId,
         fds: Vec<Fd>,
-        writer: Writer,
+        (at, recipients): (&Position, &[[u8; 32]]),
         first: Option<(Kind, u64, &[u8])>,
     ) -> Result<(), WorkerEnd> {
+        let sealed_for = Recipients::new(recipients);
+        if sealed_for.is_none() && !recipients.is_empty() {
+            return self.failed(
+                session,
+                "it cannot be encrypted for the recipients that were named",
+            );
+        }
+        let writer = Writer::at(position(at)).sealed_for(sealed_for);
         let mut fds = fds.into_iter();
         let (Some(blocks), Some(tail), pipe) = (fds.next(), fds.next(), fds.next()) else {
             return Err(WorkerEnd::Because(
@@ -222,6 +237,20 @@ impl Recorder {
             entry.unsaved = true;
             self.save_due.get_or_insert_with(|| now() + SAVE);
         }
+    }
+
+    /// What is in the pipe goes into the file. One that there is no more has all that it will have.
+    fn flush(&mut self, session: SessionId) -> Result<(), WorkerEnd> {
+        let Some(key) = self.recordings.get(&session).map(|entry| entry.key) else {
+            return self.control.say(&FromRecorder::Flushed { session });
+        };
+        self.read(key)?;
+        if let Some(entry) = self.recordings.get_mut(&session) {
+            entry.recording.close_block(&mut self.compressor, &self.disk);
+            entry.open_since = None;
+            entry.recording.tell_written(&self.disk);
+        }
+        Ok(())
     }
 
     /// A pipe has something.
@@ -275,6 +304,7 @@ impl Recorder {
                     };
                     self.control.say(&FromRecorder::Closed { session, at, ended })?;
                 }
+                Done::Reached => self.control.say(&FromRecorder::Flushed { session })?,
                 Done::Failed(e) => self.failed(session, &format!("writing: {e}"))?,
             }
         }
@@ -288,7 +318,7 @@ impl Recorder {
         self.save_due = None;
         let now = now();
         for entry in self.recordings.values_mut().filter(|entry| entry.unsaved) {
-            let is_open = entry.recording.save(&self.disk);
+            let is_open = entry.recording.save(&mut self.compressor, &self.disk);
             entry.unsaved = false;
             entry.open_since = match is_open {
                 true => Some(entry.open_since.unwrap_or(now)),
@@ -320,7 +350,7 @@ impl Recorder {
     fn failed(&mut self, session: SessionId, why: &str) -> Result<(), WorkerEnd> {
         self.log.warn(&format_args!("a recording ends early: {why}"));
         if let Some(entry) = self.recordings.get_mut(&session) {
-            entry.recording.save(&self.disk);
+            entry.recording.save(&mut self.compressor, &self.disk);
         }
         self.forget(session);
         self.control.say(&FromRecorder::Failed {

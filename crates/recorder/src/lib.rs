@@ -26,5 +26,7 @@ mod event_loop;
 mod program;
 mod recording;
 pub mod recordings;
+pub mod shares;
+pub mod upload;
 
 pub use program::run;

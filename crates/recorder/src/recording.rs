@@ -7,7 +7,7 @@ use fleetgate_record::frame::{Frame, Kind, MAX_BYTES};
 use fleetgate_record::pipe::{HEAD, Head};
 use fleetgate_record::signature::MAX_LATE;
 use fleetgate_record::tail::Tail;
-use fleetgate_record::writer::{Position, Writer};
+use fleetgate_record::writer::Writer;
 use fleetgate_sys::{Errno, Fd, file};
 use fleetgate_wire::common::SessionId;
 use std::sync::Arc;
@@ -82,6 +82,7 @@ impl Recording {
             let n = match file::read(pipe.raw(), &mut room[kept..]) {
                 Ok(0) => {
                     self.pipe = None;
+                    self.tell_cut(compressor, disk);
                     self.end_if_due(compressor, disk);
                     return Ok(Heard::Closed);
                 }
@@ -114,6 +115,16 @@ impl Recording {
             }
         }
         Ok(Heard::More)
+    }
+
+    /// Its front ended in the middle of a frame: what it had written of that is lost, and the recording says so.
+    fn tell_cut(&mut self, compressor: &mut Compressor, disk: &Disk) {
+        let bytes = std::mem::take(&mut self.part).len();
+        if bytes > 0 {
+            let at = self.writer.position().last;
+            let json = format!(r#"{{"reason":"the front ended in the middle of a frame","bytes":{bytes}}}"#);
+            self.note(Kind::Gap, at, json.as_bytes(), compressor, disk);
+        }
     }
 
     /// Something that the monitor knows.
@@ -153,15 +164,16 @@ impl Recording {
     }
 
     /// Brings the tail's file up to date. Whether something is in no block.
-    pub(crate) fn save(&mut self, disk: &Disk) -> bool {
-        let at: &Position = self.writer.position();
-        let entry = self
-            .tail
-            .write(&at.anchor, self.writer.first(), self.writer.open_frames());
-        if let Some(entry) = entry {
+    pub(crate) fn save(&mut self, compressor: &mut Compressor, disk: &Disk) -> bool {
+        if let Some(entry) = self.tail.write(&mut self.writer, compressor) {
             disk.tail(self.session, &self.files, entry);
         }
         !self.writer.open_frames().is_empty()
+    }
+
+    /// The disk's thread tells when it has come here.
+    pub(crate) fn tell_written(&self, disk: &Disk) {
+        disk.mark(self.session, &self.files);
     }
 
     /// Nothing more is written.

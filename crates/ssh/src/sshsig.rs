@@ -1,8 +1,8 @@
 //! Signatures over a text, in the form of `ssh-keygen -Y sign` (PROTOCOL.sshsig of OpenSSH): what a key signs, the blob
-//! around its signature, and whether such a blob is right. It signs nothing itself, and takes no other hash than SHA-512.
+//! around its signature, and whether such a blob is right. It takes no other hash than SHA-512.
 
 use crate::codec::{Malformed, Reader, Write};
-use crate::key::{BadSignature, KeyError, PublicKey, verify as verify_key};
+use crate::key::{BadSignature, HostKey, KeyError, PublicKey, verify as verify_key};
 use ring::digest;
 use std::fmt;
 
@@ -67,6 +67,14 @@ pub fn encode(public_key: &[u8], namespace: &str, signature: &[u8]) -> Vec<u8> {
     out.put_string(HASH);
     out.put_string(signature);
     out
+}
+
+/// The blob of a host key's own signature over a text; none: the key cannot.
+pub fn sign(key: &HostKey, namespace: &str, text: &[u8]) -> Option<Vec<u8>> {
+    let blob = key.public().blob();
+    let algorithm = key.algorithms().into_iter().find(|a| key.blob(a) == Some(blob))?;
+    let signature = key.sign(algorithm, &message(namespace, text)).ok()?;
+    Some(encode(blob, namespace, &signature))
 }
 
 /// The key that signed `text`. Whether it is one that may, the caller decides.

@@ -55,6 +55,11 @@ pub fn boot() -> Time {
     read(libc::CLOCK_BOOTTIME)
 }
 
+/// The processor's time that the calling thread has used.
+pub fn thread() -> Time {
+    read(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
 /// Stands still for `nanos` (below a second), less when a signal comes.
 pub fn pause(nanos: u32) {
     let span = libc::timespec {

@@ -4,7 +4,8 @@
 use crate::dial::{DialContext, LockedProxies, keep};
 use crate::monitor_socket::{MonitorFrame, MonitorSigner, MonitorSocket};
 use crate::pending::{Controls, Pending};
-use crate::request::{AcceptedSession, Request};
+use crate::recordings::Outbox;
+use crate::request::{AcceptedSession, Recording, Request};
 use crate::text::c_string;
 use fleetgate_net::backoff::random;
 use fleetgate_net::tls::{self, Believe, Credentials, Trust};
@@ -49,6 +50,7 @@ pub(crate) struct EventLoop {
     facts: NodeFacts,
     renew: Option<Pending>,
     audit: Option<Pending>,
+    recordings: Outbox,
 }
 
 struct PendingSession {
@@ -93,6 +95,7 @@ impl EventLoop {
             facts: facts(settings.facts),
             renew: None,
             audit: None,
+            recordings: Outbox::default(),
         };
         event_loop.dial(settings.proxies);
         Ok(event_loop)
@@ -184,6 +187,23 @@ impl EventLoop {
                     let _ = control.try_send(post(from_node::Kind::Statement(statement.clone())));
                 }
             }
+            ToTunnel::Upload {
+                session,
+                signed,
+                length,
+                whole,
+            } => {
+                let Some(file) = fds.into_iter().next() else {
+                    return Err(WorkerEnd::Because("a recording came without its file".to_owned()));
+                };
+                self.recordings.send(Recording {
+                    session,
+                    signed,
+                    length,
+                    whole,
+                    file,
+                });
+            }
             ToTunnel::Drain { follows } => {
                 if !follows {
                     // A control stream that goes on would keep its connection.
@@ -193,6 +213,7 @@ impl EventLoop {
                 self.leave.send_replace(true);
                 self.renew = None;
                 self.audit = None;
+                self.recordings.close();
             }
         }
         Ok(())
@@ -257,6 +278,9 @@ impl EventLoop {
                 }
             }
             Request::Renewed => self.renew = None,
+            Request::Recordings(_) | Request::Unsent(_) if *self.leave.borrow() => {}
+            Request::Recordings(stream) => self.recordings.opened(stream),
+            Request::Unsent(recording) => self.recordings.send(recording),
         }
         Ok(())
     }

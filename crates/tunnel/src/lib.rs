@@ -18,6 +18,7 @@ mod event_loop;
 mod idle;
 mod monitor_socket;
 mod pending;
+mod recordings;
 mod request;
 mod service;
 mod session;

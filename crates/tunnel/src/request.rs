@@ -1,6 +1,8 @@
 //! What the tasks of connections ask of the tunnel's loop. Types alone.
 
 use fleetgate_proto::v1::{AuditPosition, FromNode, Spans};
+use fleetgate_sys::Fd;
+use fleetgate_wire::common::SessionId;
 use fleetgate_wire::node::tunnel::ProxyStatement;
 use std::ffi::CString;
 use std::net::SocketAddr;
@@ -31,6 +33,10 @@ pub(crate) enum Request {
     Kept(AuditPosition),
     /// Audit lines from there on are not kept, says the proxy that has them.
     Unkept(AuditPosition),
+    /// A stream for recordings was opened: those that it is to send.
+    Recordings(mpsc::Sender<Recording>),
+    /// One that its stream could not finish.
+    Unsent(Recording),
     /// The request for certificates was answered.
     Renewed,
 }
@@ -39,4 +45,16 @@ pub(crate) enum Request {
 pub(crate) struct AcceptedSession {
     pub socket: UnixStream,
     pub spans: Option<mpsc::Receiver<Spans>>,
+}
+
+/// A recording that is to be sent.
+pub(crate) struct Recording {
+    pub session: SessionId,
+    /// So many bytes are to be kept for it to be done, unless it is whole.
+    pub signed: u64,
+    /// So many are to be sent.
+    pub length: u64,
+    /// It ends there.
+    pub whole: bool,
+    pub file: Fd,
 }

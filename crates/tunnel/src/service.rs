@@ -4,6 +4,7 @@
 //! them.
 
 use crate::monitor_socket::MonitorSocket;
+use crate::recordings::{self, Parts, StreamContext};
 use crate::request::{AcceptedSession, Request as LoopRequest};
 use crate::session::Outward;
 use crate::text::c_string;
@@ -14,7 +15,7 @@ use fleetgate_proto::v1::denied::Reason;
 use fleetgate_proto::v1::frame::Kind;
 use fleetgate_proto::v1::to_node;
 use fleetgate_proto::v1::tunnel_server::{Tunnel, TunnelServer};
-use fleetgate_proto::v1::{Dial, Frame, FromNode, RecordingKept, RecordingPart, Signed, ToNode, Via};
+use fleetgate_proto::v1::{Dial, Frame, FromNode, RecordingKept, Signed, ToNode, Via};
 use fleetgate_wire::node::Blob;
 use fleetgate_wire::node::tunnel::{FromTunnel, MAX_FIRST, MAX_PIECE, ProxyStatement};
 use fleetgate_worker::budget::{Budget, SHARE, SMALL_WORD, WORD};
@@ -167,7 +168,7 @@ impl Stream for Posts {
 impl Tunnel for ServiceContext {
     type SessionStream = Outward;
     type ControlStream = Posts;
-    type RecordingsStream = tonic::codegen::BoxStream<RecordingPart>;
+    type RecordingsStream = Parts;
 
     async fn session(
         &self,
@@ -222,9 +223,17 @@ impl Tunnel for ServiceContext {
 
     async fn recordings(
         &self,
-        _: Request<Streaming<RecordingKept>>,
+        request: Request<Streaming<RecordingKept>>,
     ) -> Result<Response<Self::RecordingsStream>, Status> {
-        Err(Status::unimplemented("this node gives no recordings away"))
+        if self.only_state || *self.leave.borrow() {
+            return Err(Status::unavailable("no recordings are sent by this connection"));
+        }
+        let context = StreamContext {
+            requests: self.requests.clone(),
+            monitor: self.monitor.clone(),
+            leave: self.leave.clone(),
+        };
+        Ok(Response::new(recordings::serve(request.into_inner(), context)))
     }
 
     async fn control(

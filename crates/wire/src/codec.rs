@@ -249,6 +249,7 @@ impl<T: Item> Decode for Vec<T> {
 }
 impl Item for CString {}
 impl Item for u32 {}
+impl<const N: usize> Item for [u8; N] {}
 
 impl<const N: usize> Encode for [u8; N] {
     fn encode(&self, w: &mut Writer) {

@@ -5,7 +5,7 @@
 use fleetgate_wire::common::Endpoint;
 use fleetgate_wire::node::tunnel::{
     Credentials, FromTunnel, Label, LockedProxy, MAX_PIECE, MAX_SIGN, NodeDescription, Proxy, ProxyStatement,
-    Settings, Span, ToTunnel,
+    Settings, Span, ToTunnel, UploadAnswer,
 };
 use fleetgate_wire::node::{Blob, MAX_FRAME};
 use fleetgate_wire::{Decode, Encode, decode, encode};
@@ -94,6 +94,12 @@ fn to_tunnel() -> Vec<ToTunnel> {
             proxy: c"edge".into(),
             message: vec![1; 300],
         },
+        ToTunnel::Upload {
+            session: [7; 16],
+            signed: 1 << 20,
+            length: (1 << 20) + 300,
+            whole: false,
+        },
     ]
 }
 
@@ -145,6 +151,13 @@ fn from_tunnel() -> Vec<FromTunnel> {
         FromTunnel::Lost {
             proxy: c"p:443".into(),
             why: c"closed".into(),
+        },
+        FromTunnel::Uploaded {
+            session: [7; 16],
+            answer: UploadAnswer::Wait {
+                seconds: 30,
+                why: c"the disk is full".into(),
+            },
         },
     ]
 }

@@ -277,6 +277,8 @@ fn allowed(worker: Worker) -> Vec<Allowed> {
         list.push(Allowed::any(calls::SYS_epoll_wait));
         list.push(Allowed::any(calls::SYS_read));
         list.push(Allowed::any(calls::SYS_writev));
+        // Recordings that it was handed.
+        list.push(Allowed::any(calls::SYS_pread64));
         // TCP, and no other kind of socket: to which ports is landlock's matter. The rest is what came of a connect, and
         // whether a socket that was handed over waits.
         const TCP: &[Test] = &[

@@ -429,10 +429,6 @@ fn what_roles_say_counts_for_the_next_session_of_an_open_connection() {
         // The list of commands is a node's own, and an sshd has none.
         no("kinds = []\ncommands = [\"disk\"]", "is not allowed");
         no("require_trusted_device = true", "asks for a trusted device");
-        no(
-            "recording = \"full\"",
-            "role everything wants sessions recorded, and db1 has a plain sshd",
-        );
         open();
         // Two at once, and no third; all of them end with their time.
         machine.cluster.script(&role("sessions = 2\nsession = \"3s\""));

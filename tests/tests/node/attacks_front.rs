@@ -71,6 +71,7 @@ fn a_front_reaches_no_connection_but_its_own() {
                 to: c"what the front says".into(),
                 sent: 1,
                 received: 1,
+                onward_ssh: false,
             },
             FromFront::Closed {
                 connection,

@@ -22,6 +22,7 @@ mod pam_attacks;
 mod pam_namespaces;
 mod recording;
 mod recording_deaths;
+mod recording_rounds;
 mod rules;
 mod service;
 mod session_ends;

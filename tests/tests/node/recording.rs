@@ -1,6 +1,8 @@
 //! Recorded sessions: everything that was shown is in the recording, and signed; nothing that was typed unseen; and a session
 //! that must be recorded and cannot be does not run.
 
+use fleetgate_policy::Recipient;
+use fleetgate_record::age::{Identity, Keys};
 use fleetgate_record::frame::Kind;
 use fleetgate_tests::recording::{RECORDINGS, Recording, configuration, path, session};
 use fleetgate_tests::service::{Manager, Service, audited, output, run, ssh};
@@ -56,6 +58,57 @@ fn what_a_terminal_showed_is_recorded_and_signed() {
     assert_eq!(mode(&path), 0o600);
     assert_eq!(mode(path.parent().expect("a day")), 0o700);
     assert!(!path.with_extension("tail").exists());
+}
+
+#[test]
+fn an_encrypted_recording_has_nothing_readable_on_the_disk_and_opens_with_its_key() {
+    let Some((_world, manager)) = Manager::in_world() else {
+        return;
+    };
+    let identity = Identity::new([0x5a; 32]);
+    let recipient = Recipient(identity.recipient()).to_string();
+    let _service = manager.start(&configuration(&format!(
+        "sessions = \"full\"\nrecipients = [\"{recipient}\"]"
+    )));
+    // The word is put together by the session, so that no command line has it.
+    let command = "echo so-nobody-$((40 + 2))-reads; read -r line";
+    let mut client = ssh("ada")
+        .args(["-tt", "gate", command])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("ssh");
+    let id = session(command);
+    let path = path(&id);
+    let tail = path.with_extension("tail");
+    let bytes = |path: &std::path::Path| std::fs::read(path).unwrap_or_default();
+    wait_until("the word is in the tail", || bytes(&tail).len() > 200);
+    let has = |bytes: &[u8], word: &str| bytes.windows(word.len()).any(|at| at == word.as_bytes());
+    for file in [&tail, &path] {
+        assert!(!has(&bytes(file), "so-nobody-42-reads"), "{}", file.display());
+    }
+    client
+        .stdin
+        .take()
+        .expect("piped")
+        .write_all(b"typed\n")
+        .expect("it reads");
+    assert!(client.wait().expect("it ends").success());
+    audited("the recording is whole", |event| {
+        event["event"] == "recorded" && event["session"] == id
+    });
+    assert!(!has(&bytes(&path), "so-nobody-42-reads"));
+    let recording = Recording::read_with(&path, Keys::new(vec![identity]));
+    assert!(recording.text(Kind::Output).contains("so-nobody-42-reads"));
+    assert_eq!(recording.text(Kind::Input), "typed\n");
+    assert_eq!(
+        recording.json(Kind::Begin)["recipients"],
+        serde_json::json!([recipient])
+    );
+    let closed = Recording::read(&path);
+    let kinds: Vec<Kind> = closed.frames.iter().map(|f| f.0).collect();
+    assert_eq!(kinds, [Kind::Begin, Kind::End]);
+    assert_eq!((closed.blocks, closed.chain), (recording.blocks, recording.chain));
 }
 
 #[test]

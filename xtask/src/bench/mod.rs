@@ -12,6 +12,7 @@ mod containers;
 mod launch;
 mod pam;
 mod proxy;
+mod record_grep;
 mod regions;
 mod report;
 mod seal;
@@ -104,6 +105,24 @@ pub const BENCHES: &[Entry] = &[
         does: "what recording costs: a terminal's output, bulk, a typed key, memory, bytes; beside asciinema",
         promises: ssh::record::PROMISES,
         run: ssh::record::measure,
+    },
+    Entry {
+        name: "record-grep",
+        does: "a search over 1,000 hours of recordings (--size HOURS), by their indexes and without",
+        promises: record_grep::PROMISES,
+        run: record_grep::measure,
+    },
+    Entry {
+        name: "record-intake",
+        does: "recordings of up to 1,000 sessions at once (--size N), by a proxy to auth: memory and processor time of each",
+        promises: &[],
+        run: proxy::intake::measure,
+    },
+    Entry {
+        name: "record-rsync",
+        does: "rsync of 5 GB (--size MB) from a session that is recorded, and from one that is not; the recording's bytes",
+        promises: ssh::rsync::PROMISES,
+        run: ssh::rsync::measure,
     },
     Entry {
         name: "regions",
@@ -203,6 +222,8 @@ pub struct Bench {
     pub programs: PathBuf,
     name: &'static str,
     promised: &'static [Promised],
+    /// How much is measured, of what the benchmark counts; none: its own number.
+    pub size: Option<u64>,
     quick: bool,
     without_ours: bool,
     rows: Vec<Row>,
@@ -316,8 +337,9 @@ pub fn rival(program: &str, package: &str) -> Result<PathBuf> {
 /// The benchmarks that can measure the rivals alone.
 const ALSO_WITHOUT_OURS: [&str; 1] = ["regions"];
 
-/// `cargo xtask bench NAME [--quick] [--without-ours]`
+/// `cargo xtask bench NAME [--quick] [--without-ours] [--size N]`
 pub fn main(args: &[String]) -> Result {
+    let (args, size) = sized(args)?;
     let flag = |flag: &str| args.iter().any(|a| a == flag);
     let (quick, without_ours) = (flag("--quick"), flag("--without-ours"));
     let names: Vec<&String> = args
@@ -350,6 +372,7 @@ pub fn main(args: &[String]) -> Result {
         programs: target().join("release"),
         name: entry.name,
         promised: entry.promises,
+        size,
         quick,
         without_ours,
         rows: Vec::new(),
@@ -360,6 +383,18 @@ pub fn main(args: &[String]) -> Result {
         bench.complete()?;
     }
     report::finish(bench.name, quick, &bench.rows, &bench.promises)
+}
+
+/// The words without `--size N`, and N.
+fn sized(args: &[String]) -> Result<(Vec<String>, Option<u64>)> {
+    let mut args = args.to_vec();
+    let Some(at) = args.iter().position(|arg| arg == "--size") else {
+        return Ok((args, None));
+    };
+    let number = args.get(at + 1).and_then(|n| n.parse().ok()).filter(|n| *n > 0);
+    let number = number.ok_or("--size takes a number above 0")?;
+    args.drain(at..at + 2);
+    Ok((args, Some(number)))
 }
 
 fn known() -> String {
@@ -382,6 +417,7 @@ mod tests {
             programs: PathBuf::from("/nowhere"),
             name: "a test",
             promised: PROMISED,
+            size: None,
             quick: false,
             without_ours: false,
             rows: Vec::new(),

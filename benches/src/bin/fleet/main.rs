@@ -1,11 +1,13 @@
 //! A fleet for `cargo xtask bench proxy` and `commands`: as many nodes as it is told, each with a certificate and a TLS connection of
 //! its own, all in one process, and a user's sessions to them. One word a line in, one line of numbers out:
 //! `join N` and `dial N`: seconds until N nodes in all have joined, have a tunnel; `sessions N`: seconds until N more
-//! sessions of the login in HOME are open and have carried [`CARRIED`] bytes each way; `hang-up`: these end.
+//! sessions of the login in HOME are open and have carried [`CARRIED`] bytes each way; `hang-up`: these end; `record N`: seconds until a
+//! new recording of each of the first N nodes is kept by auth, and the bytes of all ([`recorded`]; nodes that speak SSH alone).
 //! The nodes do nothing but tell their facts and send back what a session sends; with the word `ssh` behind HOME they speak SSH
 //! instead ([`ssh`]), and every command ends at once.
 #![forbid(unsafe_code)]
 
+mod recorded;
 mod ssh;
 
 use bytes::Bytes;
@@ -28,6 +30,7 @@ use fleetgate_proto::v1::{
 };
 use fleetgate_ssh::key::HostKey;
 use fleetgate_sys::process::{self, Limit, numbers::RLIMIT_NOFILE};
+use recorded::{Round, Rounds};
 use std::collections::HashMap;
 use std::io::{BufRead, Write};
 use std::pin::Pin;
@@ -35,7 +38,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tonic::codegen::tokio_stream::Stream;
 use tonic::{Request, Response, Status, Streaming};
@@ -50,6 +53,9 @@ const AT_ONCE: usize = 32;
 const DESCRIPTORS: u64 = 12_000;
 /// How long one step of one node may take.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long no recording may be whole, of those that come at once: they end at about the same time.
+const KEPT_WITHIN: Duration = Duration::from_secs(600);
 
 type Result<T> = std::result::Result<T, String>;
 
@@ -83,6 +89,7 @@ fn run(proxy: &str, token: &str, home: &str, ssh: bool) -> Result<()> {
         .enable_all()
         .build()
         .map_err(said)?;
+    let (whole, kept) = mpsc::unbounded_channel();
     let mut fleet = Fleet {
         proxy: proxy.to_owned(),
         token: join::token(&text).map_err(said)?,
@@ -92,6 +99,11 @@ fn run(proxy: &str, token: &str, home: &str, ssh: bool) -> Result<()> {
         connected: 0,
         sessions: Vec::new(),
         user: None,
+        rounds: Rounds {
+            now: watch::Sender::default(),
+            whole,
+        },
+        kept,
     };
     let (tell, mut told) = mpsc::channel(1);
     // Standard input has no event that the runtime would hear of.
@@ -111,6 +123,12 @@ fn run(proxy: &str, token: &str, home: &str, ssh: bool) -> Result<()> {
                 ("dial", n) => fleet.dial(count(n)?).await?,
                 ("sessions", n) => fleet.open(count(n)?).await?,
                 ("hang-up", _) => fleet.sessions.clear(),
+                ("record", n) => {
+                    let bytes = fleet.record(count(n)?).await?;
+                    println!("{} {bytes}", begun.elapsed().as_secs_f64());
+                    std::io::stdout().flush().map_err(said)?;
+                    continue;
+                }
                 _ => return Err(format!("unknown word {line:?}")),
             }
             println!("{}", begun.elapsed().as_secs_f64());
@@ -132,6 +150,8 @@ struct Fleet {
     /// Each ends when it is dropped.
     sessions: Vec<DialStream>,
     user: Option<Proxy>,
+    rounds: Rounds,
+    kept: mpsc::UnboundedReceiver<u64>,
 }
 
 /// A node, before it dials.
@@ -193,7 +213,8 @@ impl Fleet {
         while self.connected < count || !under_way.is_empty() {
             while self.connected < count && under_way.len() < AT_ONCE {
                 let node = self.nodes.get(self.connected).ok_or("more tunnels than nodes")?;
-                under_way.spawn(tunnel(self.proxy.clone(), node.clone(), self.connected));
+                let rounds = self.rounds.clone();
+                under_way.spawn(tunnel(self.proxy.clone(), node.clone(), self.connected, rounds));
                 self.connected += 1;
             }
             if let Some(dialled) = under_way.join_next().await {
@@ -201,6 +222,21 @@ impl Fleet {
             }
         }
         Ok(())
+    }
+
+    /// A recording of each of the first nodes, all at once; the bytes that are kept.
+    async fn record(&mut self, count: usize) -> Result<u64> {
+        let number = self.rounds.now.borrow().number + 1;
+        let _ = self.rounds.now.send_replace(Round { number, count });
+        let mut bytes = 0;
+        for kept in 0..count {
+            let next = tokio::time::timeout(KEPT_WITHIN, self.kept.recv()).await;
+            bytes += next
+                .ok()
+                .flatten()
+                .ok_or_else(|| format!("{kept} of {count} recordings are kept, and no other comes"))?;
+        }
+        Ok(bytes)
     }
 
     /// So many sessions more, one for each of as many nodes.
@@ -273,7 +309,7 @@ fn client(key: x509::Key, chain: &[Bytes], believe: &Believe) -> Result<Client> 
 }
 
 /// A node's connection; done when the proxy has asked for its facts and was sent them.
-async fn tunnel(proxy: String, node: Node, n: usize) -> Result<()> {
+async fn tunnel(proxy: String, node: Node, n: usize, rounds: Rounds) -> Result<()> {
     let Node { client, ssh } = node;
     let stream = dial::connect(&proxy, dial::DEADLINE).await.map_err(said)?;
     let (stream, peer) = client.connect(tls::PROXY, stream).await.map_err(said)?;
@@ -285,7 +321,12 @@ async fn tunnel(proxy: String, node: Node, n: usize) -> Result<()> {
         ));
     }
     let (asked, mut was_asked) = mpsc::channel(1);
-    let routes = Arc::new(Routes::new().with(TunnelServer::new(Simulated { asked, ssh })));
+    let routes = Arc::new(Routes::new().with(TunnelServer::new(Simulated {
+        asked,
+        ssh,
+        n,
+        rounds,
+    })));
     let caller = Caller {
         peer: None,
         address: None,
@@ -320,6 +361,8 @@ async fn session(proxy: Proxy, node: String) -> Result<DialStream> {
 struct Simulated {
     asked: mpsc::Sender<()>,
     ssh: Option<Arc<ssh::Identity>>,
+    n: usize,
+    rounds: Rounds,
 }
 
 /// Items of a task, in order.
@@ -371,13 +414,26 @@ impl Stream for Facts {
 impl Tunnel for Simulated {
     type SessionStream = Fed<std::result::Result<Frame, Status>>;
     type ControlStream = Facts;
-    type RecordingsStream = tonic::codegen::BoxStream<RecordingPart>;
+    type RecordingsStream = Fed<std::result::Result<RecordingPart, Status>>;
 
     async fn recordings(
         &self,
-        _: Request<Streaming<RecordingKept>>,
+        request: Request<Streaming<RecordingKept>>,
     ) -> std::result::Result<Response<Self::RecordingsStream>, Status> {
-        Err(Status::unimplemented("simulated nodes record nothing"))
+        let Some(identity) = self.ssh.clone() else {
+            return Err(Status::unimplemented(
+                "this simulated node has no key to sign with",
+            ));
+        };
+        let (send, parts) = mpsc::channel(1);
+        tokio::spawn(recorded::serve(
+            self.n,
+            identity,
+            self.rounds.clone(),
+            request.into_inner(),
+            send,
+        ));
+        Ok(Response::new(Fed(parts)))
     }
 
     async fn session(

@@ -46,6 +46,11 @@ impl Identity {
             key,
         })
     }
+
+    /// Its key.
+    pub fn key(&self) -> &HostKey {
+        &self.key
+    }
 }
 
 /// One connection.

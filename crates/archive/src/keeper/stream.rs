@@ -138,7 +138,7 @@ impl Keeper {
         let known = self.streams.entry(stream).or_default().take(&session);
         let upload = match known {
             Some(upload) if upload.checker.next() == part.offset => Some(upload),
-            _ => self.resume(row.as_ref(), &session, part.offset)?,
+            _ => self.resume(row.as_ref(), &session, part.offset, maker)?,
         };
         let Some(mut upload) = upload else {
             return Ok(Step::WhenKept);
@@ -170,7 +170,13 @@ impl Keeper {
     }
 
     /// Goes on with a recording where its proven part ends, or where its file does; nothing: the part is another place's.
-    fn resume(&self, row: Option<&Row>, session: &[u8; 16], offset: u64) -> Result<Option<Upload>, Error> {
+    fn resume(
+        &self,
+        row: Option<&Row>,
+        session: &[u8; 16],
+        offset: u64,
+        maker: &Maker,
+    ) -> Result<Option<Upload>, Error> {
         let Some(row) = row else {
             let upload = || Upload {
                 checker: Checker::new(*session),
@@ -180,7 +186,7 @@ impl Keeper {
         };
         let covered = row.covered;
         let mut upload = Upload {
-            checker: Checker::resume(*session, covered),
+            checker: Checker::resume(*session, covered, maker.last_keys()),
             unproven: Unproven::at(covered.offset),
         };
         let behind = row.entry.bytes.saturating_sub(covered.offset);
@@ -190,7 +196,7 @@ impl Keeper {
         if offset != row.entry.bytes || behind > MAX_BEHIND {
             return Ok(None);
         }
-        // Its signatures were verified when it came.
+        // Its signatures were verified when it came, and say now which key the next ones may leave out.
         let file = directory::open(&self.settings.directory, &row.entry)?;
         let mut bytes = vec![0; usize::try_from(behind).unwrap_or(0)];
         let mut done = 0;
@@ -203,7 +209,8 @@ impl Keeper {
         }
         let failed = |e: Errno| Error::Io(self.settings.directory.clone(), e.to_string());
         upload.unproven.push(&bytes, &self.directory).map_err(failed)?;
-        let fits = upload.checker.feed(&bytes, &|_, _| Ok(())).is_ok();
+        let check = |text: &str, signature: &[u8]| maker.signed(text, signature);
+        let fits = upload.checker.feed(&bytes, &check).is_ok();
         Ok(fits.then_some(upload))
     }
 

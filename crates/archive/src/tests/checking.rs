@@ -116,7 +116,7 @@ fn what_only_looks_like_a_recording_is_refused_with_words() {
     };
     expect(
         &lie(&|said| said.chain[0] ^= 1),
-        "other blocks than those before it",
+        "the signature in block 2: the signature is wrong",
     );
     expect(
         &lie(&|said| said.blocks += 1),
@@ -124,7 +124,7 @@ fn what_only_looks_like_a_recording_is_refused_with_words() {
     );
     expect(
         &lie(&|said| said.session = [8; 16]),
-        "other blocks than those before it",
+        "the signature in block 2: the signature is wrong",
     );
     expect(&with(&|tape| tape.stand_in(b"nothing")), "a signature is damaged");
     let forged = with(&|tape| {
@@ -165,6 +165,7 @@ fn blocks(recording: &[u8]) -> (usize, usize, usize) {
 fn the_first_block_says_whose_it_is_and_is_readable() {
     let machine = Machine::new("web1");
     let mut head = Head {
+        continues: false,
         holds: Holds::Compressed,
         stored: 4,
         plain: 4,
@@ -198,7 +199,7 @@ fn checking_goes_on_behind_what_was_proven() {
     tape.text(50);
     tape.end();
     let maker = machine.maker();
-    let mut checker = Checker::resume([7; 16], before.covered);
+    let mut checker = Checker::resume([7; 16], before.covered, machine.maker().last_keys());
     let offset = usize::try_from(before.covered.offset).unwrap();
     let check = |text: &str, signature: &[u8]| maker.signed(text, signature);
     checker.feed(&tape.bytes[offset..], &check).unwrap();

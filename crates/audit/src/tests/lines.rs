@@ -266,9 +266,10 @@ fn each_event_has_its_line() {
                 to: "db:5432".into(),
                 sent: 3,
                 received: 4,
+                onward_ssh: true,
             },
             "\"event\":\"forwarded\",\"connection\":7,\"login\":\"ada\",\"to\":\"db:5432\",\"sent\":3,\
-             \"received\":4"
+             \"received\":4,\"onward_ssh\":true"
                 .into(),
         ),
         (

@@ -25,5 +25,6 @@ mod rotation;
 mod rules;
 mod state;
 mod users;
+mod viewers;
 mod visit;
 mod who;

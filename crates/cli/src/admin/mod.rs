@@ -69,12 +69,17 @@ pub fn ask<T>(
     given: &Arguments,
     work: impl AsyncFnOnce(Admin) -> Result<T, ClientError>,
 ) -> Result<T, ClientError> {
-    let desk = match (desk(given)?, auths_socket(given)) {
+    let desk = endpoint(given)?;
+    connect::run(async { work(desk.admin().await?).await })
+}
+
+/// Where the auth service is asked.
+pub fn endpoint(given: &Arguments) -> Result<AdminEndpoint, ClientError> {
+    Ok(match (desk(given)?, auths_socket(given)) {
         // Auth's own machine, where auth does not run: that is said, and not that some proxy is out of reach.
         (AdminEndpoint::Login(_), Some(socket)) => AdminEndpoint::Socket(socket),
         (desk, _) => desk,
-    };
-    connect::run(async { work(desk.admin().await?).await })
+    })
 }
 
 /// The auth service's socket, where its audit log is on this machine and nobody chose a login.
@@ -115,9 +120,8 @@ pub enum Scope {
 /// machine's.
 pub fn scope(given: &Arguments) -> Result<Scope, ClientError> {
     let here = || {
-        let path = crate::node::configuration(given);
-        Config::load(&path)
-            .map(|config| Scope::Here(Box::new(config)))
+        crate::node::read_about(given)
+            .map(|(config, _)| Scope::Here(Box::new(config)))
             .map_err(|e| ClientError::Refused(e.to_string()))
     };
     if given.has("here") || given.has("config") {

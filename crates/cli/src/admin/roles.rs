@@ -6,7 +6,7 @@ use crate::output::{self, print};
 use fleetgate_base::exit;
 use fleetgate_client::error::ClientError;
 use fleetgate_client::files;
-use fleetgate_policy::cluster::{Labels, NO_ACCOUNT, Name, Role, Selector, parse_roles, write_roles};
+use fleetgate_policy::cluster::{Labels, NO_ACCOUNT, Name, Role, Selector, Span, parse_roles, write_roles};
 use fleetgate_proto::v1::{
     ApplyRoleRequest, Empty, EventsRequest, Node, NodesRequest, RoleName, TestRoleRequest,
 };
@@ -87,7 +87,9 @@ pub fn apply(given: &Arguments) -> Outcome {
 
 /// A sentence for a role that opens nothing, as one whose file was cut, or holds its commands alone.
 fn opens_nothing(role: &Role) -> Option<String> {
-    let what = match (role.admin, role.nodes.is_empty(), role.logins.is_empty()) {
+    // Administrators and those who see recordings need no way in anywhere.
+    let is_for_else = role.admin || role.recordings.is_some();
+    let what = match (is_for_else, role.nodes.is_empty(), role.logins.is_empty()) {
         (true, true, true) | (_, false, false) => return None,
         (_, true, true) => "nodes and no logins",
         (_, true, false) => "nodes",
@@ -108,7 +110,10 @@ fn without_nodes(role: &Role, nodes: &[Node]) -> Vec<String> {
             name.is_ok_and(|name| selector.matches(&name, &labels.unwrap_or_default()))
         })
     };
-    let unfit = role.nodes.iter().filter(|selector| !fits(selector));
+    let seen = role.recordings.iter().flat_map(|rights| &rights.nodes);
+    // Every node is a selector that a cluster without nodes fits too.
+    let seen = seen.filter(|selector| **selector != Selector::all());
+    let unfit = role.nodes.iter().chain(seen).filter(|selector| !fits(selector));
     unfit
         .map(|selector| {
             format!(
@@ -123,11 +128,35 @@ fn without_nodes(role: &Role, nodes: &[Node]) -> Vec<String> {
 /// `role ls`
 pub fn list(given: &Arguments) -> Outcome {
     let roles = fetch(given)?;
-    let headings = ["role", "nodes", "logins"];
+    let headings = ["role", "nodes", "logins", "recorded", "sees"];
     output::list(given.has("json"), "roles", &roles, document, headings, |r| {
         let nodes: Vec<String> = r.nodes.iter().map(ToString::to_string).collect();
-        [r.name.to_string(), nodes.join(" or "), logins_of(r)]
+        [
+            r.name.to_string(),
+            nodes.join(" or "),
+            logins_of(r),
+            recorded(r),
+            sees(r),
+        ]
     })
+}
+
+/// What is recorded of a role's sessions, and how long that is kept.
+fn recorded(role: &Role) -> String {
+    match (role.recording.is_wanted(), role.recording_keep) {
+        (false, _) => String::new(),
+        (true, None) => role.recording.name().to_owned(),
+        (true, Some(keep)) => format!("{} ({})", role.recording.name(), Span(keep)),
+    }
+}
+
+/// Whose recordings a role's users may see.
+fn sees(role: &Role) -> String {
+    match (&role.recordings, role.admin) {
+        (_, true) => "all recordings".to_owned(),
+        (Some(rights), false) => rights.words(),
+        (None, false) => String::new(),
+    }
 }
 
 /// A role's logins, with what it asks of the containers that they lead into.
@@ -284,6 +313,17 @@ mod tests {
         assert!(why.contains("names no nodes and no logins"), "{why}");
         assert!(said("[role.x]\nnodes = [\"*\"]").is_some_and(|why| why.contains("no logins")));
         assert_eq!(said("[role.x]\nadmin = true"), None);
+        let auditor = "[role.x]\n[role.x.recordings]\nof = [\"*\"]\nnodes = [\"env=prod\"]\nmay = [\"play\"]";
+        assert_eq!(said(auditor), None);
+        let auditor = parse_roles("r.toml", auditor).expect("roles");
+        assert_eq!(sees(&auditor[0]), "play: of *, on env=prod, as *");
+        assert_eq!(without_nodes(&auditor[0], &[]).len(), 1);
+        let kept = parse_roles(
+            "r.toml",
+            "[role.x]\nrecording = \"full\"\nrecording_keep = \"90d\"",
+        )
+        .expect("roles");
+        assert_eq!(recorded(&kept[0]), "full (90d)");
     }
 
     #[test]

@@ -5,9 +5,9 @@ mod end;
 mod list;
 
 pub use end::end;
-pub use list::list;
+pub use list::{list, node_of};
 
-use super::ask;
+use super::{Scope, ask, scope};
 use crate::flags::{Arguments, Outcome, session_id};
 use crate::output::{self, print};
 use fleetgate_client::error::ClientError;
@@ -79,15 +79,16 @@ pub fn show(given: &Arguments) -> Outcome {
             read.map_err(|e| format!("{path}: {e}"))?;
         }
         None => {
-            let request = EventsRequest {
-                node: given.value("node").unwrap_or_default().to_owned(),
-                session: id.clone(),
-                from: given.moment("since").map_or(0, |at| at.max(1)),
-                ..EventsRequest::default()
-            };
-            ask(given, async |mut admin| {
-                super::events(&mut admin, request, take).await
-            })?;
+            // A machine without a cluster has its own log alone.
+            if let Scope::Here(config) = scope(given)? {
+                let path = config.audit_log.display();
+                let read = File::open(&config.audit_log).and_then(|log| lines_of(log, take));
+                read.map_err(|e| {
+                    format!("{path}: {e}: give the node's audit log with --log, or log in to its cluster")
+                })?;
+            } else {
+                of_cluster(given, &id, take)?;
+            }
         }
     }
     let sessions: std::collections::BTreeSet<&str> = events
@@ -112,6 +113,18 @@ pub fn show(given: &Arguments) -> Outcome {
         return output::json(&Value::Array(events));
     }
     print(&table(&events))
+}
+
+fn of_cluster(given: &Arguments, id: &str, take: impl FnMut(&str)) -> Result<(), ClientError> {
+    let request = EventsRequest {
+        node: given.value("node").unwrap_or_default().to_owned(),
+        session: id.to_owned(),
+        from: given.moment("since").map_or(0, |at| at.max(1)),
+        ..EventsRequest::default()
+    };
+    ask(given, async |mut admin| {
+        super::events(&mut admin, request, take).await
+    })
 }
 
 /// Hands each line of a log to `take`.

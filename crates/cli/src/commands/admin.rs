@@ -1,6 +1,6 @@
 //! The commands of administrators: on the auth service's machine, or with a login whose role allows it.
 
-use super::recordings::DIRECTORY;
+use super::recordings::{CLUSTER, DIRECTORY};
 use super::{HOME, JSON, STATE};
 use crate::admin;
 use crate::flags::{Command, Flag, Operands, Value};
@@ -349,8 +349,9 @@ pub const TABLE: &[Command] = &[
         &["sessions", "ls"],
         "list who is in",
         "Since when, from where, doing what: of the whole cluster where auth runs here or you are logged in, else of this \
-         machine (as root). With --recorded it lists the recordings that lie on this machine instead, which `fleetgate sessions \
-         play`, `export`, `grep` and `verify` read.",
+         machine (as root). With --recorded it lists recordings instead, which `fleetgate sessions play`, `export`, `grep` and \
+         `verify` read: those in the directory of this machine where you may, else those that the cluster keeps and your roles \
+         let you see.",
         admin::sessions::list,
     )
     .flags(&[
@@ -361,8 +362,9 @@ pub const TABLE: &[Command] = &[
         SINCE,
         UNTIL,
         Flag::new("limit", Value::Number("COUNT"), "So many, the last ones."),
-        Flag::new("recorded", Value::None, "The recordings on this machine."),
+        Flag::new("recorded", Value::None, "The recordings."),
         Flag::new("running", Value::None, "The recordings of sessions that still run."),
+        CLUSTER,
         DIRECTORY,
         HERE,
         CONFIG,

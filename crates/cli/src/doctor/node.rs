@@ -108,6 +108,7 @@ pub(super) fn examine(path: &Path) -> Vec<Finding> {
     findings.push(account(&config.user));
     findings.extend(host_keys(&config));
     findings.push(way_in(&config, cluster.is_some()));
+    let is_joined = cluster.is_some();
     findings.extend(cluster);
     findings.extend(own::unchanged(&config.state_directory).err().map(|why| {
         Finding::wrong(
@@ -118,7 +119,7 @@ pub(super) fn examine(path: &Path) -> Vec<Finding> {
     }));
     findings.push(pam(&config));
     findings.push(super::selinux::look(&config));
-    findings.extend(super::recordings::look(&config));
+    findings.extend(super::recordings::look(&config, is_joined));
     findings.push(cgroups(&config));
     findings.extend(files(&config));
     findings

@@ -3,15 +3,20 @@
 use super::node::Finding;
 use fleetgate_base::own;
 use fleetgate_node::config::Config;
-use fleetgate_recorder::directory::{KEPT_DAYS, usage};
+use fleetgate_recorder::directory::{KEPT_DAYS, Usage, usage};
+use fleetgate_sys::clock;
 use std::io::ErrorKind;
 
 const WHAT: &str = "recordings";
 /// Of `max_size`, so many hundredths are much.
 const MUCH: u64 = 90;
+/// The same of what waits for the cluster.
+const MUCH_WAITS: u64 = 75;
+/// What ended so many seconds ago is long with the cluster, where that is reached.
+const LATE: i64 = 3600;
 
 /// Nothing, where nothing is recorded and nothing was.
-pub(super) fn look(config: &Config) -> Option<Finding> {
+pub(super) fn look(config: &Config, is_joined: bool) -> Option<Finding> {
     let settings = &config.recording;
     let directory = settings.directory.display();
     match settings.directory.symlink_metadata() {
@@ -46,6 +51,9 @@ pub(super) fn look(config: &Config) -> Option<Finding> {
         let remedy = "a node finishes what an ended one left within a minute of its start; its log says what it could not finish";
         return Some(Finding::less(WHAT, found, remedy));
     }
+    if is_joined && let Some(remedy) = undelivered(&now, most, &mut found) {
+        return Some(Finding::less(WHAT, found, remedy));
+    }
     Some(match most > 0 && now.bytes > most / 100 * MUCH {
         true => {
             let remedy = format!(
@@ -56,6 +64,32 @@ pub(super) fn look(config: &Config) -> Option<Finding> {
         }
         false => Finding::good(WHAT, found),
     })
+}
+
+/// What the cluster has not got is added to `found`; what is to be done where that is more than what has just ended.
+fn undelivered(now: &Usage, most: u64, found: &mut String) -> Option<&'static str> {
+    if now.refused > 0 {
+        *found += &format!("; the cluster refuses {}", now.refused);
+    }
+    let waiting = now.waiting;
+    if let Some(since) = waiting.since {
+        let since_text = clock::rfc3339(clock::Time { sec: since, nsec: 0 }, 0);
+        *found += &format!(
+            "; {} ({} KB) wait for the cluster, the first since {since_text}",
+            waiting.count,
+            waiting.bytes.div_ceil(1024)
+        );
+        let is_late = since < clock::wall().sec - LATE;
+        if is_late || most > 0 && waiting.bytes > most / 100 * MUCH_WAITS {
+            return Some(
+                "the node sends them when its proxy reaches auth and auth has room: the logs of node and auth say what is in the \
+                 way; where max_size is reached first, the oldest go undelivered, or nothing more is recorded",
+            );
+        }
+    }
+    (now.refused > 0).then_some(
+        "the node's log says why, and `delivered` beside each of them; they stay here as long as others",
+    )
 }
 
 #[cfg(test)]
@@ -71,18 +105,44 @@ mod tests {
         let root = std::env::temp_dir().join(format!("fleetgate-doctor-recordings-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&root);
         config.recording.directory = root.clone();
-        assert_eq!(look(&config), None);
+        assert_eq!(look(&config, false), None);
         config.recording.sessions = fleetgate_policy::Recording::Output;
-        let grade = |config: &Config| look(config).map(|finding| finding.grade);
+        let grade = |config: &Config| look(config, false).map(|finding| finding.grade);
         assert_eq!(grade(&config), Some(Grade::Good));
         let made = directory::make(&root, &[1; 16]).expect("made");
         assert_eq!(grade(&config), Some(Grade::Good));
         config.recording.max_size = Size(20);
         assert_eq!(grade(&config), Some(Grade::Less));
         config.recording.max_size = Size(0);
+        let path = made.path.clone();
         drop(made);
-        let left = look(&config).expect("something");
+        let left = look(&config, true).expect("something");
         assert!(left.found.contains("1 are not finished"), "{left:?}");
+        // It has ended: a node in a cluster sends it.
+        let path = directory::for_sending(&path)
+            .expect("it is there")
+            .map(|_| path)
+            .expect("nobody makes it");
+        directory::finish(&path);
+        assert_eq!(grade(&config), Some(Grade::Good));
+        let waits = look(&config, true).expect("something");
+        assert_eq!(waits.grade, Grade::Good);
+        assert!(
+            waits
+                .found
+                .contains("; 1 (1 KB) wait for the cluster, the first since 20"),
+            "{waits:?}"
+        );
+        let an_hour_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(3700);
+        let file = std::fs::File::open(&path).expect("there");
+        file.set_modified(an_hour_ago).expect("set");
+        assert_eq!(look(&config, true).map(|waits| waits.grade), Some(Grade::Less));
+        directory::delivered::note(&path, &[1; 16], None).expect("noted");
+        assert_eq!(look(&config, true).map(|kept| kept.grade), Some(Grade::Good));
+        directory::delivered::note(&path, &[1; 16], Some("no")).expect("noted");
+        let refused = look(&config, true).expect("something");
+        assert_eq!(refused.grade, Grade::Less);
+        assert!(refused.found.contains("the cluster refuses 1"), "{refused:?}");
         config.recording.directory = "/dev/null".into();
         assert_eq!(grade(&config), Some(Grade::Wrong));
         std::fs::remove_dir_all(&root).expect("removed");

@@ -1,30 +1,38 @@
-//! `fleetgate sessions ls --recorded`, `play`, `export`, `grep` and `verify`: recordings of sessions, read from a directory.
-//! What they hold and how it is read is the crate `playback`'s; here is what is asked, and how the answer is printed.
+//! `fleetgate sessions ls --recorded`, `play`, `export`, `grep`, `verify` and `rm`: recordings of sessions, read from a directory or
+//! from the cluster (`place`). What they hold and how it is read is the crate `playback`'s; here is what is asked, and how the
+//! answer is printed.
 
+mod live;
+mod place;
 mod play;
+mod remove;
 #[cfg(test)]
 mod tests;
 mod verify;
 
+pub use live::join;
 pub use play::{play, watch};
+pub use remove::remove;
 pub use verify::verify;
 
-use crate::flags::{Arguments, Outcome, session_id};
-use crate::output::{self, json_line};
+use crate::flags::{Arguments, Outcome, UsageError};
+use crate::node::read_about;
+use crate::output::{self, counted, json_line};
 use fleetgate_base::exit;
-use fleetgate_node::config::Config;
 use fleetgate_playback::about::Begin;
 use fleetgate_playback::clock::{SECOND, short};
 use fleetgate_playback::export::{asciicast, json as json_lines, svg, text};
+use fleetgate_playback::identity::{self, Keys};
 use fleetgate_playback::list::{self, Filter, Listing};
 use fleetgate_playback::pattern::Pattern;
 use fleetgate_playback::play::{screen, show};
-use fleetgate_playback::search::{Event, Options, search};
-use fleetgate_playback::store::{self, Entry};
-use fleetgate_policy::text::{printable, printable_lines};
+use fleetgate_playback::search::{Budget, Event, Options, search};
+use fleetgate_playback::store::Entry;
+use fleetgate_policy::text::{at, printable, printable_lines};
+use place::{Place, not_there, place};
 use serde_json::{Value, json};
 use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// How much of an id a table has; enough to name a session.
@@ -32,22 +40,38 @@ const ID_SHOWN: usize = 16;
 /// How often a progress line is written.
 const OFTEN: Duration = Duration::from_millis(200);
 
+/// Why a command could not do its work whose exit code 1 has a meaning of its own.
+#[derive(Debug)]
+pub struct Unable(Box<dyn std::error::Error>);
+
+impl std::fmt::Display for Unable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for Unable {}
+
+/// The exit code of such an error is that of a wrong command line.
+fn unable(error: Box<dyn std::error::Error>) -> Box<dyn std::error::Error> {
+    match error.is::<UsageError>() {
+        true => error,
+        false => Box::new(Unable(error)),
+    }
+}
+
 /// Whether `sessions ls` is asked for recordings, and not for who is in.
 pub fn is_asked_for(given: &Arguments) -> bool {
-    ["recorded", "running", "directory"]
+    ["recorded", "running", "directory", "cluster"]
         .iter()
         .any(|flag| given.has(flag))
 }
 
 /// Lists recordings.
 pub fn list(given: &Arguments) -> Outcome {
-    let mut found = list::list(&directory(given)?, &filter(given))?;
+    let found = place(given)?.list(given)?;
     for trouble in &found.unreadable {
         complain(&trouble.to_string());
-    }
-    if let Some(limit) = given.number("limit") {
-        let surplus = found.recordings.len().saturating_sub(limit as usize);
-        found.recordings.drain(..surplus);
     }
     let recordings = &found.recordings;
     output::either(
@@ -70,6 +94,7 @@ fn table(recordings: &[Listing]) -> String {
             begin.node.clone(),
             begin.client.clone(),
             output::moment(&begin.started),
+            output::size(listing.length),
             listing
                 .end
                 .as_ref()
@@ -80,7 +105,7 @@ fn table(recordings: &[Listing]) -> String {
     };
     let rows: Vec<_> = recordings.iter().map(row).collect();
     let headings = [
-        "session", "user", "login", "node", "from", "since", "length", "ended", "what",
+        "session", "user", "login", "node", "from", "since", "size", "length", "ended", "what",
     ];
     output::table(&headings, &rows)
 }
@@ -91,8 +116,11 @@ fn document(listing: &Listing) -> Value {
         "session": listing.entry.id, "user": begin.user, "login": begin.login, "node": begin.node,
         "client": begin.client, "since": begin.started, "kind": begin.kind, "command": begin.command,
         "recording": begin.recording, "roles": begin.roles, "bytes": listing.length,
-        "running": listing.entry.is_made(), "file": listing.entry.path.display().to_string(),
+        "running": listing.entry.is_made(),
     });
+    if listing.entry.elsewhere.is_none() {
+        document["file"] = listing.entry.path.display().to_string().into();
+    }
     if let Some((end, at)) = &listing.end {
         document["ended"] = end.ended.as_str().into();
         document["seconds"] = (*at / SECOND).into();
@@ -125,8 +153,12 @@ pub fn export(given: &Arguments) -> Outcome {
             return Err(given.wrong(format!("`--{flag}` goes with `--{of}`")).into());
         }
     }
-    let entry = entry(given)?;
-    let mut source = entry.open()?;
+    let (entry, _) = place(given)?.one(given)?;
+    let keys = keys(given)?;
+    if format != "json" {
+        is_readable(&entry, &keys)?;
+    }
+    let mut source = entry.open_with(&keys)?;
     let mut out = BufWriter::new(io::stdout().lock());
     let written = match format {
         "asciicast" => asciicast(&mut source, &mut out),
@@ -150,10 +182,12 @@ pub fn export(given: &Arguments) -> Outcome {
     written_out(written.and_then(|()| out.flush()))?;
     match source.fault() {
         Some(fault) => {
-            complain(&format!(
-                "{}: {fault}: exported up to there",
-                entry.path.display()
-            ));
+            // Without a terminal `play` does this too.
+            let done = match given.command.words {
+                [.., "play"] => "printed",
+                _ => "exported",
+            };
+            complain(&format!("{}: {fault}: {done} up to there", entry.path.display()));
             Ok(exit::REFUSED)
         }
         None => Ok(0),
@@ -162,35 +196,32 @@ pub fn export(given: &Arguments) -> Outcome {
 
 /// Searches.
 pub fn grep(given: &Arguments) -> Outcome {
+    search_all(given).map_err(unable)
+}
+
+fn search_all(given: &Arguments) -> Outcome {
     let pattern = given.word().unwrap_or_default();
     let pattern = Pattern::new(pattern, given.has("ignore-case"), given.has("extended-regexp"))
         .map_err(|why| given.wrong(format!("PATTERN: {}", printable(&why))))?;
-    let filters = ["user", "login", "node", "since", "until"];
-    let directory = directory(given)?;
-    let entries: Vec<Entry> = match filters.iter().any(|flag| given.has(flag)) {
-        true => {
-            let found = list::list(&directory, &filter(given))?;
-            found
-                .recordings
-                .into_iter()
-                .map(|listing| listing.entry)
-                .collect()
-        }
-        false => store::entries(&directory)?,
-    };
+    let place = place(given)?;
+    let (entries, unreadable) = begun(given, &place)?;
+    let mut has_trouble = unreadable > 0;
     let options = Options {
         uses_index: !given.has("no-index"),
+        keys: keys(given)?,
+        budget: Budget::default(),
     };
     let mut progress = Progress::new();
     let mut failed = None;
-    let mut has_trouble = false;
-    let found = search(&entries, &pattern, options, &mut |event| {
+    let found = search(&entries, &pattern, &options, &mut |event| {
         let written = match event {
             Event::Done(done) => {
                 progress.show(|| {
                     format!(
-                        "{} of {} recordings, {} matches",
-                        done.done, done.of, done.matches
+                        "{} of {}, {}",
+                        done.done,
+                        counted(done.of as u64, "recording", "recordings"),
+                        counted(done.matches, "match", "matches")
                     )
                 });
                 Ok(())
@@ -198,7 +229,7 @@ pub fn grep(given: &Arguments) -> Outcome {
             Event::Trouble(entry, why) => {
                 progress.clear();
                 has_trouble = true;
-                complain(&format!("{}: {why}", entry.path.display()));
+                complain(&at(&entry.path.display().to_string(), &why));
                 Ok(())
             }
             Event::Match(entry, begin, found) => {
@@ -214,6 +245,9 @@ pub fn grep(given: &Arguments) -> Outcome {
         failed.is_none()
     });
     progress.clear();
+    if let Place::Cluster(_) = place {
+        place::tidy_cache();
+    }
     written_out(failed.map_or(Ok(()), Err))?;
     Ok(match (has_trouble, found.matches) {
         (true, _) => exit::USAGE,
@@ -233,10 +267,13 @@ fn match_text(entry: &Entry, begin: &Begin, at: u64, line: &str, given: &Argumen
     let who = [begin.user.as_str(), &begin.login, &begin.node];
     let who: Vec<&str> = who.into_iter().filter(|word| !word.is_empty()).collect();
     let mut jump = format!("fleetgate sessions play {} --from {}s", &entry.id, at / SECOND);
-    for flag in ["directory", "config"] {
-        if let Some(value) = given.value(flag) {
+    for flag in ["directory", "config", "state", "home", "identity"] {
+        for value in given.values(flag) {
             jump += &format!(" --{flag} {}", quoted(value));
         }
+    }
+    if given.has("cluster") {
+        jump += " --cluster";
     }
     let head = format!("{}  {}  {jump}", output::moment(&begin.moment(at)), who.join(" "));
     format!("{}\n    {}\n", printable(&head), printable_lines(line))
@@ -256,9 +293,54 @@ fn directory(given: &Arguments) -> Result<PathBuf, Box<dyn std::error::Error>> {
     if let Some(directory) = given.value("directory") {
         return Ok(directory.into());
     }
-    Ok(Config::load(&crate::node::configuration(given))?
-        .recording
-        .directory)
+    Ok(read_about(given)?.0.recording.directory)
+}
+
+/// The keys for what is encrypted: those of the files that are given, else of the one in the user's own place, if there is one.
+fn keys(given: &Arguments) -> Result<Keys, Box<dyn std::error::Error>> {
+    let mut files = Vec::new();
+    for path in given.values("identity") {
+        files.push((path.into(), identity::read(Path::new(path))?));
+    }
+    if files.is_empty()
+        && let Some(path) = own_identity().filter(|path| path.exists())
+    {
+        match identity::read(&path) {
+            Ok(file) => files.push((path, file)),
+            // What is readable is read without.
+            Err(why) => complain(&why),
+        }
+    }
+    for (path, file) in &files {
+        if file.is_exposed {
+            let path = path.display();
+            complain(&format!("{path}: others may read these keys: `chmod 600 {path}`"));
+        }
+    }
+    Ok(identity::keys(files.into_iter().map(|(_, file)| file)))
+}
+
+/// `~/.config/fleetgate/age.txt`.
+fn own_identity() -> Option<PathBuf> {
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    let base = set("XDG_CONFIG_HOME").map(PathBuf::from);
+    let base = base.or_else(|| Some(PathBuf::from(set("HOME")?).join(".config")))?;
+    Some(base.join("fleetgate/age.txt"))
+}
+
+/// Whether a recording can be shown: it is not encrypted, or there is a key. Whether it is the right one, its blocks say.
+fn is_readable(entry: &Entry, keys: &Keys) -> Result<(), Box<dyn std::error::Error>> {
+    let recipients = list::look(entry.clone())?.begin.recipients;
+    if recipients.is_empty() || !keys.is_empty() {
+        return Ok(());
+    }
+    Err(format!(
+        "the recording {} is encrypted for {}: give the private key of one of them with --identity FILE, a file as `age-keygen` \
+         writes it",
+        entry.id,
+        recipients.join(", ")
+    )
+    .into())
 }
 
 fn filter(given: &Arguments) -> Filter {
@@ -273,16 +355,23 @@ fn filter(given: &Arguments) -> Filter {
     }
 }
 
-/// The recording that is meant.
-fn entry(given: &Arguments) -> Result<Entry, Box<dyn std::error::Error>> {
-    match (given.word(), given.has("last")) {
-        (Some(_), true) => Err(given
-            .wrong("SESSION and `--last` together: give one of them")
-            .into()),
-        (None, false) => Err(given.wrong("SESSION is missing: give an id, or `--last`").into()),
-        (Some(word), false) => Ok(store::find(&directory(given)?, &session_id(word)?)?),
-        (None, true) => Ok(list::last(&directory(given)?)?.entry),
+/// The recordings that are wanted, in the order in which they began, and how many cannot be read: each was complained about.
+fn begun(given: &Arguments, place: &Place) -> Result<(Vec<Entry>, usize), Box<dyn std::error::Error>> {
+    let Place::Directory(directory) = place else {
+        let found = place.list(given)?.recordings;
+        return Ok((found.into_iter().map(|listing| listing.entry).collect(), 0));
+    };
+    let (mut entries, mut unreadable) = (Vec::new(), 0);
+    for found in list::begun(directory, &filter(given)).map_err(|e| not_there(given, e))? {
+        match found {
+            Ok((entry, _)) => entries.push(entry),
+            Err(trouble) => {
+                unreadable += 1;
+                complain(&trouble.to_string());
+            }
+        }
     }
+    Ok((entries, unreadable))
 }
 
 /// A reader that has gone away is no error.

@@ -1,13 +1,16 @@
 //! `fleetgate sessions play`: the terminal around a player. What is written to it is the painter's and a line of our own.
 
-use super::{complain, entry, export, written_out};
-use crate::flags::{Arguments, Outcome};
+use super::place::{Place, place};
+use super::{complain, directory, export, is_readable, live, written_out};
+use crate::flags::{Arguments, Outcome, session_id};
 use fleetgate_base::exit;
 use fleetgate_playback::clock::SECOND;
+use fleetgate_playback::identity::Keys;
+use fleetgate_playback::list::look;
 use fleetgate_playback::paint::Painter;
 use fleetgate_playback::play::{Key, Next, Options, Player, keys, status};
 use fleetgate_playback::source::Source;
-use fleetgate_playback::store::Entry;
+use fleetgate_playback::store::{self, Entry};
 use fleetgate_sys::poll::{self, READ, Watch};
 use fleetgate_sys::signals::{self, HUP, TERM};
 use fleetgate_sys::terminal::{self, Modes};
@@ -24,25 +27,30 @@ const SPEEDS: std::ops::RangeInclusive<f64> = 1.0..=100_000.0;
 /// Plays a recording, or prints its text where there is no terminal.
 pub fn play(given: &Arguments) -> Outcome {
     let micros = |flag| given.seconds(flag).map(|seconds| u64::from(seconds) * SECOND);
-    let options = Options {
+    let mut options = Options {
         speed: speed(given)?,
         from: micros("from").unwrap_or(0),
         max_idle: micros("max-idle"),
-        follow: false,
+        ..Options::default()
     };
     if !io::stdout().is_terminal() {
         return export(given);
     }
-    let entry = entry(given)?;
-    let open = || entry.open().map_err(io::Error::other);
+    let (entry, _) = place(given)?.one(given)?;
+    options.length = look(entry.clone()).ok().and_then(|listing| Some(listing.end?.1));
+    let keys = keys_for(given, &entry)?;
+    let open = || entry.open_with(&keys).map_err(io::Error::other);
     let mut player = Player::new(open, options).map_err(|e| e.to_string())?;
     let played = on_terminal(&mut player);
     written_out(played)?;
     said_at_end(&entry, player.fault())
 }
 
-/// Shows what a session shows that still runs, a second later at most.
+/// Shows what a session shows that still runs: of this node from its files, a second later at most, else from its node.
 pub fn watch(given: &Arguments) -> Outcome {
+    if is_elsewhere(given)? {
+        return live::see(&live::target(given, false)?);
+    }
     if !io::stdout().is_terminal() {
         return Err(given
             .wrong(
@@ -50,7 +58,7 @@ pub fn watch(given: &Arguments) -> Outcome {
             )
             .into());
     }
-    let entry = entry(given)?;
+    let (entry, _) = Place::Directory(directory(given)?).one(given)?;
     if !entry.is_made() {
         return Err(format!(
             "the session {} has ended: see it with `fleetgate sessions play {}`",
@@ -63,12 +71,33 @@ pub fn watch(given: &Arguments) -> Outcome {
         follow: true,
         ..Options::default()
     };
+    let keys = keys_for(given, &entry)?;
     // When the session ends, the recording is what it was while it ran, and has its end.
-    let open = || entry.again().open().map_err(io::Error::other);
+    let open = || entry.again().open_with(&keys).map_err(io::Error::other);
     let mut player = Player::new(open, options).map_err(|e| e.to_string())?;
     let watched = on_terminal(&mut player);
     written_out(watched)?;
     said_at_end(&entry, player.fault())
+}
+
+/// Whether the session is to be seen by way of the cluster: it is asked for, or nothing here is being recorded by that name.
+fn is_elsewhere(given: &Arguments) -> Result<bool, Box<dyn std::error::Error>> {
+    if ["directory", "config", "last"].iter().any(|flag| given.has(flag)) {
+        return Ok(false);
+    }
+    let Some(word) = given.word().filter(|_| !given.has("node") && !given.has("home")) else {
+        return Ok(given.word().is_some());
+    };
+    let word = session_id(word)?;
+    let found = directory(given).and_then(|directory| Ok(store::find(&directory, &word)?));
+    Ok(!found.is_ok_and(|entry| entry.is_made()))
+}
+
+/// The keys that open it, if it is encrypted.
+fn keys_for(given: &Arguments, entry: &Entry) -> Result<Keys, Box<dyn std::error::Error>> {
+    let keys = super::keys(given)?;
+    is_readable(entry, &keys)?;
+    Ok(keys)
 }
 
 fn said_at_end(entry: &Entry, fault: Option<String>) -> Outcome {
@@ -100,10 +129,10 @@ fn speed(given: &Arguments) -> Result<u32, Box<dyn std::error::Error>> {
 }
 
 /// The terminal while something is played on it. Dropped: it is as it was.
-struct Stage(Option<Modes>);
+pub(super) struct Stage(Option<Modes>);
 
 impl Stage {
-    fn begin() -> io::Result<Stage> {
+    pub(super) fn begin() -> io::Result<Stage> {
         let modes = terminal::modes(INPUT).ok();
         if let Some(modes) = &modes {
             let _ = terminal::set_modes(INPUT, &modes.raw());
@@ -124,13 +153,13 @@ impl Drop for Stage {
     }
 }
 
-fn write(bytes: &[u8]) -> io::Result<()> {
+pub(super) fn write(bytes: &[u8]) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(bytes)?;
     out.flush()
 }
 
-fn size() -> (usize, usize) {
+pub(super) fn size() -> (usize, usize) {
     match terminal::size(OUTPUT) {
         Ok((columns, rows)) if columns > 0 && rows > 0 => (columns.into(), rows.into()),
         _ => (80, 24),

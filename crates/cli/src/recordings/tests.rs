@@ -1,7 +1,9 @@
 //! The commands over a directory that a test made and signed: what they exit with.
 
 use crate::commands::COMMANDS;
-use crate::flags::{Invocation, parse};
+use crate::flags::{Arguments, Invocation, parse};
+use fleetgate_policy::{Recipient, bech32};
+use fleetgate_record::age::Recipients;
 use fleetgate_record::block::file_head;
 use fleetgate_record::frame::{Frame, Kind};
 use fleetgate_record::signature::{NAMESPACE, Statement, encode};
@@ -47,14 +49,98 @@ fn recording(session: [u8; 16], key: &HostKey) -> Vec<u8> {
     file
 }
 
+/// A recording that said `hello world` as well, encrypted for the key of this file.
+fn encrypted(session: [u8; 16]) -> Vec<u8> {
+    let begin = format!(
+        r#"{{"user":"ada","login":"root","node":"web1","started":"2026-11-29T10:00:00Z","recipients":["{PUBLIC}"]}}"#
+    );
+    let mut file = file_head(&session).to_vec();
+    let mut writer = Writer::at(Position::start(&session));
+    writer.push(&Frame {
+        kind: Kind::Begin,
+        at: 0,
+        bytes: begin.as_bytes(),
+    });
+    file.extend(writer.close(None).expect("a frame"));
+    let recipient: Recipient = PUBLIC.parse().expect("a key");
+    let mut writer = Writer::at(*writer.position()).sealed_for(Recipients::new(&[recipient.0]));
+    writer.push(&Frame {
+        kind: Kind::Output,
+        at: 7,
+        bytes: b"hello \x1b[1mworld\r\n",
+    });
+    file.extend(writer.end(None, 9, br#"{"status":0}"#));
+    file
+}
+
+const PUBLIC: &str = "age1dc3xeggyp2p9556c0r8nplujq2tga0rguvtcp9hz97kwywghd4pqycqsp2";
+const SECRET: &str = "AGE-SECRET-KEY-16KT6RRED5N7GFDY8VCWS4DA2CJZ7R6D6PRVAYR5Q4TQLL7V87P7S824KNZ";
+
+#[test]
+fn an_encrypted_recording_wants_its_key() {
+    let folder = Folder(std::env::temp_dir().join(format!("fleetgate-cli-encrypted-{}", std::process::id())));
+    let day = folder.0.join("recordings/2026-11-29");
+    std::fs::create_dir_all(&day).expect("a directory");
+    std::fs::write(day.join("cd".repeat(16) + ".rec"), encrypted([0xcd; 16])).expect("a file");
+    let identity = |name: &str, key: &str| {
+        let path = folder.0.join(name);
+        std::fs::write(&path, format!("# a key\n{key}\n")).expect("a file");
+        format!("--identity {}", path.display())
+    };
+    let own = identity("own.txt", SECRET);
+    let other = identity(
+        "other.txt",
+        &bech32::encode("age-secret-key-", &[1; 32]).to_ascii_uppercase(),
+    );
+    let none = identity("none.txt", PUBLIC);
+    for (words, code) in [
+        ("ls".to_owned(), Ok(0)),
+        (
+            "play --last".to_owned(),
+            Err("is encrypted for age1dc3xeggyp2p9556"),
+        ),
+        (
+            "export --last --asciicast".to_owned(),
+            Err("with --identity FILE"),
+        ),
+        ("export --last --json".to_owned(), Ok(0)),
+        ("grep hello".to_owned(), Ok(2)),
+        (format!("play --last {own}"), Ok(0)),
+        (format!("export --last --svg {other} {own}"), Ok(0)),
+        (format!("grep hello {own}"), Ok(0)),
+        (format!("grep nowhere {own}"), Ok(1)),
+        (format!("play --last {other}"), Ok(1)),
+        (format!("grep hello {other}"), Ok(2)),
+        (format!("play --last {none}"), Err("this is a public key")),
+    ] {
+        match (run(&words, &folder.0), code) {
+            (Ok(got), Ok(code)) => assert_eq!(got, code, "{words}"),
+            (Err(e), Err(says)) => assert!(e.contains(says), "{words}: {e}"),
+            (got, code) => panic!("{words}: {got:?}, not {code:?}"),
+        }
+    }
+    let indexes = std::fs::read_dir(&day).expect("a directory").count();
+    assert_eq!(indexes, 1, "no index tells what is in it");
+}
+
+fn run(words: &str, folder: &Path) -> Result<i32, String> {
+    let given = parsed(words, folder);
+    (given.command.run)(&given).map_err(|e| e.to_string())
+}
+
 fn sessions(words: &str, folder: &Path) -> i32 {
+    let given = parsed(words, folder);
+    crate::done(&given, (given.command.run)(&given))
+}
+
+fn parsed(words: &str, folder: &Path) -> Arguments {
     let mut words: Vec<OsString> = words.split_whitespace().map(OsString::from).collect();
     words.insert(0, "sessions".into());
     words.extend(["--directory".into(), folder.join("recordings").into()]);
     let Ok(Invocation::Run(given)) = parse(COMMANDS, &words) else {
         panic!("{words:?}: not by the table");
     };
-    crate::done(&given, (given.command.run)(&given))
+    given
 }
 
 #[test]
@@ -90,12 +176,19 @@ fn recordings_are_listed_searched_exported_and_verified() {
         ("grep -E ^hel+o --no-index", 0),
         ("grep nowhere", 1),
         ("grep world --user bob", 1),
+        ("grep (", 1),
+        ("grep -E (", 2),
+        ("verify cdcdcdcd", 2),
+        ("verify --all --last", 2),
         ("export cdcdcdcd", 1),
         (&verify, 0),
         (&format!("{verify} --json"), 0),
     ] {
         assert_eq!(run(words), code, "{words}");
     }
+    let private = folder.0.join("node");
+    std::fs::write(&private, "-----BEGIN OPENSSH PRIVATE KEY-----\n").expect("a file");
+    assert_eq!(run(&format!("verify abababab --key {}", private.display())), 2);
     std::fs::write(&path, recording([0xab; 16], &other)).expect("a file");
     assert_eq!(run(&verify), 1, "another key");
     let mut changed = file.clone();

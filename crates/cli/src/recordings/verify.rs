@@ -1,13 +1,14 @@
 //! `fleetgate sessions verify`: whose keys count, and how a report is printed.
 
-use super::{Progress, complain, directory, entry};
+use super::place::{Place, place};
+use super::{Progress, begun, complain, unable};
 use crate::flags::{Arguments, Outcome};
-use crate::output;
+use crate::node::read_about;
+use crate::output::{self, counted};
 use fleetgate_base::exit;
-use fleetgate_node::config::Config;
 use fleetgate_node::config::host_keys::HostKeys;
 use fleetgate_playback::clock::short;
-use fleetgate_playback::store::{self, Entry, StoreError};
+use fleetgate_playback::store::Entry;
 use fleetgate_playback::verify::{NAMESPACE, NotSigned, Report, verify as check};
 use fleetgate_policy::text::printable;
 use fleetgate_ssh::key::PublicKey;
@@ -21,21 +22,46 @@ const MAX_KEYS: u64 = 64 << 10;
 
 /// Verifies recordings.
 pub fn verify(given: &Arguments) -> Outcome {
+    verify_all(given).map_err(unable)
+}
+
+fn verify_all(given: &Arguments) -> Outcome {
     if given.has("all") && (given.has("last") || given.word().is_some()) {
         return Err(given
             .wrong("`--all` is about every recording: neither SESSION nor `--last` goes with it")
             .into());
     }
-    let entries = match given.has("all") {
-        true => store::entries(&directory(given)?)?,
-        false => vec![entry(given)?],
+    let place = place(given)?;
+    let known = known_keys(given, &place)?;
+    // Of the cluster's, one after the other is fetched and forgotten.
+    let mut single = None;
+    let (entries, unreadable) = match given.has("all") {
+        true => begun(given, &place)?,
+        false => {
+            let (entry, keys) = place.one(given)?;
+            single = Some(keys);
+            (vec![entry], 0)
+        }
     };
-    let keys = keys(given)?;
     let mut progress = Progress::new();
-    let (mut documents, mut text, mut faults) = (Vec::new(), String::new(), 0);
+    let (mut documents, mut text, mut faults) = (Vec::new(), String::new(), unreadable);
     for (n, entry) in entries.iter().enumerate() {
-        progress.show(|| format!("{n} of {} recordings, {faults} with faults", entries.len()));
-        match one(entry, &keys) {
+        progress.show(|| {
+            format!(
+                "{n} of {}, {faults} with faults",
+                counted(entries.len() as u64, "recording", "recordings")
+            )
+        });
+        let report = match (&place, single.take()) {
+            (Place::Cluster(cluster), None) => {
+                let fetched = cluster.fetch(&entry.id).map_err(|e| e.to_string());
+                fetched.and_then(|(entry, keys)| one(&entry, &known.or_those(&keys)?))
+            }
+            (_, keys) => known
+                .or_those(&keys.unwrap_or_default())
+                .and_then(|keys| one(entry, &keys)),
+        };
+        match report {
             Ok(report) => {
                 faults += usize::from(!report.problems.is_empty());
                 match given.has("json") {
@@ -46,24 +72,29 @@ pub fn verify(given: &Arguments) -> Outcome {
             Err(e) => {
                 faults += 1;
                 progress.clear();
-                complain(&e.to_string());
+                complain(&e);
             }
         }
     }
     progress.clear();
-    if entries.len() > 1 {
-        text += &format!("{} recordings, {faults} with faults\n", entries.len());
+    if let (Keys::OfAuth, false) = (&known, given.has("json")) {
+        text += "keys as auth knows them\n";
+    }
+    let all = entries.len() + unreadable;
+    if all > 1 {
+        text += &format!("{all} recordings, {faults} with faults\n");
     }
     output::either(given.has("json"), || json!({ "recordings": documents }), || text)?;
     Ok(if faults > 0 { exit::REFUSED } else { 0 })
 }
 
-fn one(entry: &Entry, keys: &[PublicKey]) -> Result<Report, StoreError> {
+fn one(entry: &Entry, keys: &[PublicKey]) -> Result<Report, String> {
     let tail = match entry.runs {
         true => Some(entry.tail().unwrap_or_default()),
         false => None,
     };
-    let mut file = BufReader::with_capacity(1 << 16, entry.file()?);
+    let file = entry.file().map_err(|e| e.to_string())?;
+    let mut file = BufReader::with_capacity(1 << 16, file);
     check(
         &mut file,
         &entry.session(),
@@ -74,42 +105,81 @@ fn one(entry: &Entry, keys: &[PublicKey]) -> Result<Report, StoreError> {
             Err(e) => Err(NotSigned::Wrong(e.to_string())),
         },
     )
-    .map_err(|e| StoreError::Io(entry.path.clone(), e))
+    .map_err(|e| format!("{}: {e}", entry.path.display()))
 }
 
-/// The keys that may have signed: those that are given, else the host keys of this machine.
+/// Whose signatures count.
+enum Keys {
+    /// These.
+    Known(Vec<PublicKey>),
+    /// Those that auth names with each recording.
+    OfAuth,
+}
+
+impl Keys {
+    /// The keys that are known, or those that auth named.
+    fn or_those(&self, named: &[String]) -> Result<Vec<PublicKey>, String> {
+        match self {
+            Keys::Known(keys) => Ok(keys.clone()),
+            Keys::OfAuth => named
+                .iter()
+                .map(|line| {
+                    PublicKey::from_line(line)
+                        .map_err(|e| format!("a key that auth names cannot be read: {e}"))
+                })
+                .collect(),
+        }
+    }
+}
+
+/// The keys that may have signed: those that are given; else for the cluster those that auth names, and here the host keys of this
+/// machine.
+fn known_keys(given: &Arguments, place: &Place) -> Result<Keys, Box<dyn std::error::Error>> {
+    match (place, given.has("key")) {
+        (Place::Cluster(_), false) => Ok(Keys::OfAuth),
+        _ => keys(given).map(Keys::Known),
+    }
+}
+
 fn keys(given: &Arguments) -> Result<Vec<PublicKey>, Box<dyn std::error::Error>> {
     let mut keys = Vec::new();
     for path in given.values("key") {
         let mut text = String::new();
         std::fs::File::open(path)
             .and_then(|file| file.take(MAX_KEYS).read_to_string(&mut text))
-            .map_err(|e| format!("{path}: {e}"))?;
+            .map_err(|e| given.wrong(format!("--key {path}: {e}")))?;
+        if text.contains("PRIVATE KEY-----") {
+            return Err(given
+                .wrong(format!(
+                    "--key {path}: this is a private key, which is not needed here: give the public key, which mostly is in {path}.pub"
+                ))
+                .into());
+        }
         let lines = text
             .lines()
             .filter(|l| !l.trim().is_empty() && !l.starts_with('#'));
         for line in lines {
-            keys.push(PublicKey::from_line(line).map_err(|e| format!("{path}: {e}"))?);
+            keys.push(PublicKey::from_line(line).map_err(|e| given.wrong(format!("--key {path}: {e}")))?);
         }
     }
     if given.has("key") {
         return match keys.is_empty() {
-            true => Err(
-                "the files of `--key` hold no key: give a file as /etc/ssh/ssh_host_ed25519_key.pub".into(),
-            ),
+            true => Err(given
+                .wrong("the files of `--key` hold no key: give a file as /etc/ssh/ssh_host_ed25519_key.pub")
+                .into()),
             false => Ok(keys),
         };
     }
-    let config = Config::load(&crate::node::configuration(given))?;
+    let (config, is_users) = read_about(given)?;
     // To load them makes one where there is none, which is not for this command to do.
     let machine = ["ed25519", "ecdsa", "rsa"].map(|kind| format!("/etc/ssh/ssh_host_{kind}_key"));
     let own = config.state_directory.join("host_ed25519_key");
     let is_there = |path: &Path| path.symlink_metadata().is_ok();
-    if config.host_keys.is_empty() && !machine.iter().any(|path| is_there(Path::new(path))) && !is_there(&own)
-    {
+    let has_machine = !is_users && machine.iter().any(|path| is_there(Path::new(path)));
+    if config.host_keys.is_empty() && !has_machine && !is_there(&own) {
         return Err("this machine has no host keys: give the node's public key with --key FILE".into());
     }
-    let loaded = HostKeys::load(&config, false)
+    let loaded = HostKeys::load(&config, is_users)
         .map_err(|e| format!("{e}: try with sudo, or give the node's public key with --key FILE"))?;
     let blobs = loaded.public();
     let parsed = blobs.iter().map(|blob| PublicKey::parse(blob));
@@ -133,19 +203,20 @@ fn said(entry: &Entry, report: &Report) -> String {
         true => "good",
     };
     let mut text = format!(
-        "{}  {word}  {} blocks, {}, {}\n",
+        "{}  {word}  {}, {}, {}\n",
         entry.id,
-        report.blocks,
+        counted(report.blocks, "block", "blocks"),
         short(report.last),
         printable(&state(entry, report))
     );
     for signer in &report.signers {
         text += &format!(
-            "    {} of {} blocks are signed by {} ({} signatures, the last of {})\n",
+            "    {} of {} {} signed by {} ({}, the last of {})\n",
             signer.covers,
-            report.blocks,
+            counted(report.blocks, "block", "blocks"),
+            if signer.covers == 1 { "is" } else { "are" },
             signer.key,
-            signer.signatures,
+            counted(signer.signatures, "signature", "signatures"),
             printable(&signer.signed)
         );
     }
@@ -155,10 +226,17 @@ fn said(entry: &Entry, report: &Report) -> String {
     } else if entry.runs && report.problems.is_empty() {
         text += "    it still runs, so it has no end; what was recorded in the last 5 minutes may wait for its signature\n";
     }
+    if !report.begin.recipients.is_empty() {
+        let recipients = report.begin.recipients.join(", ");
+        text += &format!(
+            "    it is encrypted for {}; no key was needed for this\n",
+            printable(&recipients)
+        );
+    }
     if report.gaps > 0 {
         text += &format!(
-            "    it says itself that something is left out, in {} places\n",
-            report.gaps
+            "    it says itself that something is left out, in {}\n",
+            counted(report.gaps, "place", "places")
         );
     }
     for problem in &report.problems {
@@ -181,7 +259,7 @@ fn document(entry: &Entry, report: &Report) -> Value {
     let problems: Vec<String> = report.problems.iter().map(ToString::to_string).collect();
     json!({
         "session": entry.id, "good": problems.is_empty(), "running": entry.is_made(), "unfinished": is_unfinished(entry, report), "blocks": report.blocks,
-        "frames": report.frames, "ended": report.end.is_some(), "gaps": report.gaps, "signed": signers,
+        "frames": report.frames, "ended": report.end.is_some(), "gaps": report.gaps, "signed": signers, "encrypted": report.encrypted,
         "faults": problems,
     })
 }

@@ -115,6 +115,11 @@ impl Tuning {
         resets: MEMBER_PENDING_RESETS,
         ..Tuning::AUTH
     };
+    /// A connection to the auth service of a proxy: each of its nodes may have a stream for its recordings.
+    pub const AUTH_PROXY: Tuning = Tuning {
+        streams: 16_384,
+        ..Tuning::AUTH_MEMBER
+    };
     /// A connection to the auth service.
     pub const AUTH: Tuning = Tuning {
         streams: 256,

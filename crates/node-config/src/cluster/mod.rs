@@ -13,8 +13,8 @@ use crate::Config;
 use crate::identity::NodeIdentity;
 use fleetgate_net::x509::Certificate;
 use fleetgate_policy::cluster::{
-    Allowed, Attempt, ContainerLabels, Fresh, Identity, Labels, Lock, Name, Refusal, STALE, State, Target,
-    decide,
+    Allowed, Attempt, ContainerLabels, Fresh, Identity, Labels, Lock, Name, RecordingRight, Refusal, STALE,
+    State, Target, ViewAttempt, ViewedSession, decide, may_see,
 };
 use fleetgate_ssh::codec::Reader;
 use fleetgate_ssh::key::{PublicKey, verify};
@@ -184,6 +184,39 @@ impl Cluster {
             now,
             skew,
         })
+    }
+
+    /// Whether somebody with a verified certificate may see a session of `owner`'s here as `login`, and type in it with `types`,
+    /// now (Unix seconds). `expires`: the certificate's end.
+    pub fn may_see(
+        &self,
+        (identity, expires): (&Identity, Option<u64>),
+        types: bool,
+        (owner, login): (Option<&str>, &str),
+        (now, skew): (u64, u64),
+    ) -> Result<(), Refusal> {
+        let right = match types {
+            true => RecordingRight::Join,
+            false => RecordingRight::Watch,
+        };
+        may_see(&ViewAttempt {
+            identity,
+            expires,
+            cluster: &self.state.cluster,
+            machine: &self.node,
+            roles: &self.state.roles,
+            locks: &self.state.locks,
+            right,
+            session: Some(ViewedSession {
+                owner: owner.unwrap_or_default(),
+                node: self.node.as_str(),
+                labels: Some(&self.labels),
+                login,
+            }),
+            now,
+            skew,
+        })
+        .map(drop)
     }
 
     /// The lock that holds against whoever it is that logs in here as `login`: this node's or the account's.

@@ -6,6 +6,7 @@ use super::Monitor;
 use super::audit::{EndCommand, Event};
 use super::connections::{FRONTS_REPORT, Stage};
 use super::label_commands::Value;
+use super::live;
 use super::open_login::OpenLogin;
 use super::refusal::SessionRefusal;
 use super::settings::worker_user;
@@ -175,6 +176,8 @@ impl Monitor {
     fn look_at_age(&mut self) {
         self.refresh_by_next();
         self.say_age();
+        // A second factor may have grown too old.
+        live::decide_again(&mut self.tools, self.trust.skew);
         if self.tools.cluster.is_some() && self.age_timer.is_none() {
             let timer = self.tools.timers.after(LOOK, Key::new(Owner::Cluster, AGE));
             self.age_timer = Some(timer);
@@ -223,6 +226,7 @@ impl Monitor {
         }
         self.end_locked_sessions(now);
         self.end_commanded_sessions(now);
+        live::decide_again(&mut self.tools, self.trust.skew);
     }
 
     /// Ends sessions that go on without their connection, where a lock is against who began them.
@@ -316,6 +320,7 @@ impl Monitor {
             reason: refusal.words.clone(),
         });
         self.sessions.end_all(number);
+        live::connection_over(&mut self.tools, number);
         self.networks.connection_ended(number);
     }
 }

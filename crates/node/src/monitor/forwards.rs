@@ -19,6 +19,7 @@ pub struct ToldForwards {
     untold: u64,
     sent: u64,
     received: u64,
+    onward_ssh: bool,
 }
 
 /// One that ended, and whose it was.
@@ -33,6 +34,8 @@ pub struct EndedForward {
     pub sent: u64,
     /// Bytes that came back.
     pub received: u64,
+    /// It went on to an SSH server, as the front says: what was done there is in no recording of ours.
+    pub onward_ssh: bool,
 }
 
 impl ToldForwards {
@@ -44,6 +47,7 @@ impl ToldForwards {
         self.untold += 1;
         self.sent = self.sent.saturating_add(ended.sent);
         self.received = self.received.saturating_add(ended.received);
+        self.onward_ssh |= ended.onward_ssh;
     }
 
     /// The connection ends: what has no line of its own.
@@ -58,6 +62,7 @@ impl ToldForwards {
                 ),
                 sent: self.sent,
                 received: self.received,
+                onward_ssh: self.onward_ssh,
             };
             write(audit, further);
         }
@@ -88,6 +93,7 @@ impl EndedForward {
             to: self.to.clone(),
             sent: self.sent,
             received: self.received,
+            onward_ssh: self.onward_ssh,
         }
     }
 }

@@ -7,6 +7,7 @@
 use super::Monitor;
 use super::connections::{PendingRequest, quoted};
 use super::forwards::EndedForward;
+use super::live;
 use super::timers::{Timer, Timers, now};
 use super::wakes::{Key, Owner, Wakes};
 use super::workers::{WorkerId, WorkerKind, Workers};
@@ -190,6 +191,13 @@ impl Monitor {
                 if let Some(open_login) = known.open_login() {
                     self.sessions.hang_up(open_login, ticket);
                 }
+                live::channel_closed(&mut self.tools, (connection, ticket));
+            }
+            FromFront::Viewed {
+                ticket, viewer, at, ..
+            } => live::seen_since(&mut self.tools, (connection, ticket), viewer, at),
+            FromFront::ViewerSlow { ticket, viewer, .. } => {
+                live::too_slow(&mut self.tools, (connection, ticket), viewer);
             }
             FromFront::NotRecorded { ticket, .. } => self.recorder_is_stuck(connection, ticket),
             FromFront::LeaveNothing { ticket, .. } => {
@@ -198,8 +206,12 @@ impl Monitor {
                 }
             }
             FromFront::Forwarded {
-                to, sent, received, ..
-            } => self.forwarded(connection, &to, sent, received),
+                to,
+                sent,
+                received,
+                onward_ssh,
+                ..
+            } => self.forwarded(connection, &to, (sent, received), onward_ssh),
             FromFront::Denied { kind, what, .. } => {
                 let what = what.to_string_lossy().into_owned();
                 if let Some(open_login) = known.open_login() {
@@ -225,7 +237,13 @@ impl Monitor {
         }
     }
 
-    fn forwarded(&mut self, connection: ConnectionNumber, to: &CStr, sent: u64, received: u64) {
+    fn forwarded(
+        &mut self,
+        connection: ConnectionNumber,
+        to: &CStr,
+        (sent, received): (u64, u64),
+        onward_ssh: bool,
+    ) {
         if let Some(open_login) = self.connections.get(connection).and_then(|c| c.open_login()) {
             let ended = EndedForward {
                 connection,
@@ -233,6 +251,7 @@ impl Monitor {
                 to: to.to_string_lossy().into_owned(),
                 sent,
                 received,
+                onward_ssh,
             };
             if self.tools.recordings.is_of(connection) {
                 let mut line = Vec::new();
@@ -299,6 +318,8 @@ fn about(message: &FromFront) -> Option<ConnectionNumber> {
         | FromFront::HangUp { connection, .. }
         | FromFront::LeaveNothing { connection, .. }
         | FromFront::NotRecorded { connection, .. }
+        | FromFront::Viewed { connection, .. }
+        | FromFront::ViewerSlow { connection, .. }
         | FromFront::Closed { connection, .. } => Some(*connection),
     }
 }

@@ -33,6 +33,8 @@ use std::net::SocketAddr;
 
 /// The most requests of one connection that may be unanswered at once.
 pub const MAX_UNANSWERED: usize = 256;
+/// Where SSH servers listen.
+const SSH_PORT: u16 = 22;
 /// The most answers of one helper that are taken in one turn of the loop: others have a turn between.
 const AT_ONCE: usize = 32;
 /// What is told where the log says more.
@@ -66,7 +68,13 @@ impl Networks {
     ) {
         let connection = open_login.connection;
         let (login, container) = (open_login.grant.login.clone(), open_login.entry());
-        let allowed = rules::allow(&open_login.grant, now(), &tools.config, what);
+        let allowed = match (&what, open_login.refuses_onward_ssh()) {
+            // What listens on other ports the front finds out.
+            (What::Connect { port: SSH_PORT, .. }, Some(role)) => Err(format!(
+                "role {role} refuses connections on to SSH servers (`onward_ssh`)"
+            )),
+            _ => rules::allow(&open_login.grant, now(), &tools.config, what),
+        };
         let what = match allowed {
             Ok(what) => what,
             Err(why) => {

@@ -4,7 +4,8 @@ use super::containers::{Entry, SeenLabels};
 use super::forwards::ToldForwards;
 use crate::config::cluster::ClusterLogin;
 use fleetgate_launch::within_pam::SharedPam;
-use fleetgate_policy::{Grant, Permits};
+use fleetgate_policy::cluster::Name;
+use fleetgate_policy::{Grant, OnwardSsh, Permits};
 use fleetgate_wire::container::Window;
 use fleetgate_wire::node::{ConnectionAddresses, ConnectionNumber};
 use std::sync::Arc;
@@ -45,6 +46,12 @@ impl OpenLogin {
             by_id: self.container_by_id,
             window: Window::default(),
         })
+    }
+
+    /// The role because of which its forwarded connections may not go on to SSH servers, if one says so and none other.
+    pub fn refuses_onward_ssh(&self) -> Option<&Name> {
+        let refuses = |one: &&ClusterLogin| one.allowed.onward_ssh == OnwardSsh::Refuse;
+        self.cluster_logins.iter().find(refuses)?.allowed.roles.first()
     }
 
     /// The user of the cluster, for the audit log.

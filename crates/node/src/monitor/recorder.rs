@@ -6,6 +6,8 @@ mod housekeeping;
 
 use super::Monitor;
 use super::audit::Event;
+use super::live;
+use super::sessions::ENOUGH;
 use super::timers::Timer;
 use super::tools::Tools;
 use super::wakes::{Key, Owner};
@@ -34,6 +36,8 @@ const SHARE: u64 = 10;
 const FINISH: Duration = Duration::from_secs(10);
 const FINISH_KEY: Key = Key::new(Owner::Recorder, 2);
 const IDLE_KEY: Key = Key::new(Owner::Recorder, 0);
+/// Recordings are there for the tunnel.
+const GREW_KEY: Key = Key::new(Owner::Recorder, 3);
 const AGAIN_KEY: Key = Key::new(Owner::Recorder, 1);
 
 /// The process.
@@ -81,7 +85,7 @@ impl Monitor {
                 return;
             }
             if !self.housekeeping.runs() {
-                self.housekeeping.run(&self.tools, &self.offer);
+                self.housekeeping.run(&mut self.tools, &self.offer);
             }
             match self.workers.start(WorkerKind::Recorder, &self.tools.wakes) {
                 Ok(id) => self.recorder.worker = Some(id),
@@ -120,8 +124,11 @@ impl Monitor {
                 match self.tools.recordings.closed(&session, &at, ended) {
                     Ok(next) => {
                         self.recording_next(&session, next);
-                        let most = self.tools.config.recording.max_size.0 / SHARE;
-                        if most > 0 && at.length > most {
+                        let max_size = self.tools.config.recording.max_size.0;
+                        let most = max_size / SHARE;
+                        if self.tools.recordings.has_enough_of(&session, max_size) {
+                            self.not_recorded(&session, ENOUGH);
+                        } else if most > 0 && at.length > most {
                             self.not_recorded(
                                 &session,
                                 "its recording has come to a tenth of recording.max_size",
@@ -131,10 +138,11 @@ impl Monitor {
                     Err(why) => self.workers.end(worker, why),
                 }
             }
-            FromRecorder::TooLate { session } => {
-                let next = self.tools.recordings.too_late(&session);
-                self.recording_next(&session, next);
-            }
+            FromRecorder::Flushed { session } => live::recorded(&mut self.tools, &session),
+            FromRecorder::TooLate { session } => match self.tools.recordings.too_late(&session) {
+                Ok(next) => self.recording_next(&session, next),
+                Err(why) => self.workers.end(worker, why),
+            },
             FromRecorder::More { events } => self.tools.recordings.took(events),
             FromRecorder::Failed { session, why } => {
                 self.not_recorded(&session, &why.to_string_lossy());
@@ -222,6 +230,7 @@ impl Monitor {
                 Err(why) => self.not_recorded(&session, &why),
             }
         }
+        live::recorder_gone(&mut self.tools);
         self.record_sessions();
     }
 
@@ -235,10 +244,16 @@ impl Monitor {
         is_done
     }
 
-    /// A timer of its.
+    /// A timer of its, or its thread.
     pub(crate) fn recorder_woken(&mut self, id: u64) {
         if id == FINISH_KEY.id {
             self.recorder.is_late = true;
+            return;
+        }
+        if id == GREW_KEY.id {
+            for (message, file) in self.housekeeping.offers() {
+                self.tell_tunnel_with(&message, vec![file]);
+            }
             return;
         }
         if id == AGAIN_KEY.id {

@@ -10,6 +10,8 @@ use super::cluster::decide_request_again;
 use super::connections::{PendingRequest, Stage};
 use super::container_list::{self, ListForm};
 use super::containers::{LabelsOf, SeenLabels};
+use super::live;
+use super::login::viewer;
 use super::names::Lane;
 use super::open_login::OpenLogin;
 use super::refusal::SessionRefusal;
@@ -17,6 +19,7 @@ use super::sessions::Sessions;
 use super::tools::Tools;
 use super::wakes::{Key, Owner};
 use fleetgate_containers::{ContainerRecord, find_among};
+use fleetgate_policy::VIEWER;
 use fleetgate_policy::cluster::ContainerLabels;
 use fleetgate_wire::Reason;
 use fleetgate_wire::common::Account;
@@ -35,6 +38,43 @@ const NO_ACCOUNT: &str = "there is no such account any more";
 const NOT_LOOKED: &str = "the containers of this node cannot be looked at now; the host's log says why";
 
 impl Monitor {
+    /// Requests to see sessions: the login is decided about again as for any other, and then whether it may see them.
+    fn do_views(
+        &mut self,
+        number: ConnectionNumber,
+        account: &Result<Account, SessionRefusal>,
+        views: Vec<PendingRequest>,
+    ) {
+        let Some(Stage::Open(open_login, _)) = self.connections.get(number).map(|known| &mut known.stage)
+        else {
+            return;
+        };
+        let unseen = ContainerLabels::before_looking(&open_login.grant.login);
+        let decided = match account {
+            Ok(_) => decide_request_again(open_login, &self.tools, &self.trust, unseen),
+            Err(why) => Err(why.clone()),
+        };
+        for one in views {
+            let PendingRequest::Session(ticket, start) = &one else {
+                continue;
+            };
+            match (&decided, live::asked(start)) {
+                (Ok(()), Some(asked)) => live::ask(
+                    &mut self.tools,
+                    (&self.sessions, &self.trust),
+                    open_login,
+                    *ticket,
+                    asked,
+                ),
+                (Err(why), _) => {
+                    open_login.tell_denied(&self.tools.audit, &self.tools.metrics, why.words.clone());
+                    refuse(&mut self.tools, number, one, why);
+                }
+                _ => {}
+            }
+        }
+    }
+
     /// A request waits for the account as it is now, and for the requests before it.
     pub(super) fn request(&mut self, number: ConnectionNumber, request: PendingRequest) {
         let Some(known) = self.connections.get(number) else {
@@ -52,6 +92,9 @@ impl Monitor {
         let Some(name) = known.open_login().map(|o| o.grant.login.account().to_owned()) else {
             return;
         };
+        if name == VIEWER {
+            return self.account_ready(number, Ok(viewer()));
+        }
         let name = CString::new(name).unwrap_or_default();
         if let Some(account) = self
             .tools
@@ -147,6 +190,15 @@ impl Monitor {
                 }
             }
         }
+        let (views, requests): (Vec<_>, Vec<_>) =
+            requests.into_iter().partition(|one| is_view(one, open_login));
+        if !views.is_empty() {
+            self.do_views(number, &account, views);
+        }
+        let Some(Stage::Open(open_login, _)) = self.connections.get(number).map(|known| &mut known.stage)
+        else {
+            return;
+        };
         if requests.is_empty() {
             return;
         }
@@ -190,6 +242,12 @@ impl Monitor {
             }
         }
     }
+}
+
+/// Whether it asks to see a session. With a forced command it is one's own program, as any request is.
+fn is_view(request: &PendingRequest, open_login: &OpenLogin) -> bool {
+    let asks = matches!(request, PendingRequest::Session(_, start) if live::asked(start).is_some());
+    asks && open_login.grant.permits.forced().is_none()
 }
 
 fn is_sftp(start: &Start) -> bool {

@@ -4,7 +4,10 @@
 use crate::config::Config;
 use crate::config::host_keys::HostKeys;
 use crate::config::offer::Offer;
+use crate::config::recording::Settings;
 use crate::identity::NodeIdentity;
+use fleetgate_base::own;
+use fleetgate_recorder::directory;
 use std::sync::Arc;
 
 /// Who lobby and fronts are where the configured user is missing.
@@ -17,6 +20,20 @@ pub fn offer(config: &Config, user_mode: bool) -> Result<Arc<Offer>, String> {
     let joined = NodeIdentity::load(&config.state_directory).ok().flatten();
     let keys = keys.certified(joined.as_ref().map_or(&[], |joined| &joined.host_certificates));
     Offer::new(config, keys)
+}
+
+/// What is wrong with the directory of recordings, where sessions are recorded or were: those that have to be are refused then.
+pub fn can_record(config: &Config) -> Result<(), String> {
+    let Settings {
+        sessions, directory, ..
+    } = &config.recording;
+    if !sessions.is_wanted() && !directory.exists() {
+        return Ok(());
+    }
+    // Whether it is a directory comes first: another remedy than to change somebody else's file.
+    directory::check(directory)
+        .and_then(|()| own::unchanged(directory).map_err(|e| e.to_string()))
+        .map_err(|why| format!("sessions cannot be recorded: {why}"))
 }
 
 /// Whether there is any way in.

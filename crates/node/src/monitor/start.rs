@@ -15,13 +15,14 @@ use super::names::Names;
 use super::network::Networks;
 use super::recorder::{Housekeeping, RecorderProcess};
 use super::sessions::{Inherited, Sessions, needs_contexts, usage};
-use super::settings::{is_reachable, offer, worker_user};
+use super::settings::{can_record, is_reachable, offer, worker_user};
 use super::spans::Spans;
 use super::starter::Starter;
 use super::strangers::Strangers;
 use super::timers::Timers;
 use super::tools::{Tools, ZombieCollector};
 use super::tunnel::joined;
+use super::views::Views;
 use super::wakes::{Key, Owner, Wakes};
 use super::watcher::{WatchedSessions, WatcherProcesses};
 use super::workers::{Executor, Images, Messages, WorkerEvent, WorkerId, WorkerKind, WorkerStarter, Workers};
@@ -104,6 +105,7 @@ pub fn check(config: &Config, user_mode: bool) -> Result<(), MonitorError> {
     let config = &config;
     labels::check(config)?;
     is_own(config)?;
+    can_record(config)?;
     joined(config)?;
     if let Some(address) = config.metrics {
         metrics::check(address).map_err(|e| e.to_string())?;
@@ -147,6 +149,10 @@ pub fn run(options: Options) -> Result<(), MonitorError> {
     let mut config = Config::load(&options.config).map_err(|e| MonitorError(e.to_string()))?;
     config.settle(options.user_mode);
     is_own(&config).map_err(MonitorError)?;
+    // Sessions that need not be recorded go on, and somebody has to come in to mend it.
+    if let Err(why) = can_record(&config) {
+        tracing::error!("{why}");
+    }
     is_reachable(!listeners.is_empty(), is_joined(&config.state_directory)).map_err(MonitorError)?;
     // Before our own limits are raised: sessions get these back.
     let inherited = Inherited::now();
@@ -272,7 +278,7 @@ pub fn open(parts: Parts) -> Result<Monitor, MonitorError> {
     // Until the lobby is ready, what arrives waits in the kernel.
     listeners.pause(&wakes);
     let strangers = Strangers::new(&config.strangers);
-    let tools = Tools {
+    let mut tools = Tools {
         config,
         user_mode: parts.user_mode,
         pam,
@@ -288,6 +294,7 @@ pub fn open(parts: Parts) -> Result<Monitor, MonitorError> {
         zombies: ZombieCollector::default(),
         watching: WatchedSessions::default(),
         recordings: Recordings::default(),
+        views: Views::default(),
         strangers,
         audit,
         metrics,
@@ -296,7 +303,7 @@ pub fn open(parts: Parts) -> Result<Monitor, MonitorError> {
     let sessions = Sessions::new(Arc::new(session_reaper), parts.cgroups, parts.inherited, &tools)
         .map_err(at("making an eventfd"))?;
     let networks = Networks::new(needs_contexts(&tools.config));
-    let housekeeping = Housekeeping::of(&tools, &offer);
+    let housekeeping = Housekeeping::of(&mut tools, &offer);
     let mut monitor = Monitor {
         tools,
         workers,

@@ -3,7 +3,7 @@
 
 use super::Monitor;
 use super::audit::Event;
-use super::settings::{is_reachable, offer};
+use super::settings::{can_record, is_reachable, offer};
 use super::tunnel::joined;
 use super::wakes::{Key, Owner, Wakes};
 use crate::config::node_lock::NodeLock;
@@ -180,6 +180,9 @@ impl Monitor {
         }
         let trust = Trust::new(&config, pam, joined.is_some())?;
         let offer = offer(&config, self.tools.user_mode)?;
+        if let Err(why) = can_record(&config) {
+            tracing::error!("{why}");
+        }
         self.trust = trust.into();
         self.tools.pam = pam;
         self.tools.strangers.set(&config.strangers);
@@ -187,7 +190,7 @@ impl Monitor {
         self.cluster_reloaded(joined);
         self.offer_this(offer);
         if self.housekeeping.runs() {
-            self.housekeeping.run(&self.tools, &self.offer);
+            self.housekeeping.run(&mut self.tools, &self.offer);
         }
         self.tell_facts();
         Ok(())

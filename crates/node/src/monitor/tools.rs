@@ -8,6 +8,7 @@ use super::names::Names;
 use super::spans::Spans;
 use super::strangers::Strangers;
 use super::timers::Timers;
+use super::views::Views;
 use super::wakes::{Key, Owner, Wakes};
 use super::watcher::WatchedSessions;
 use super::workers::Messages;
@@ -52,6 +53,8 @@ pub struct Tools {
     pub watching: WatchedSessions,
     /// Sessions that are recorded.
     pub recordings: Recordings,
+    /// Sessions that others see.
+    pub views: Views,
     /// Those who are not logged in.
     pub strangers: Strangers,
     /// What happens is told here.

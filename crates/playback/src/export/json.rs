@@ -25,6 +25,10 @@ pub fn json<R: Read>(source: &mut Source<R>, out: &mut dyn Write) -> io::Result<
                 "text": statement.text(),
                 "signature": Base64::encode_string(signature),
             }),
+            Item::Encrypted(of) => json!({
+                "at": of.times.0, "until": of.times.1, "kind": "encrypted", "block": of.block, "bytes": of.plain,
+                "base64": Base64::encode_string(of.file),
+            }),
         };
         // No character in it acts on a terminal, and a program reads the same.
         out.write_all(printable_json(&format!("{document}\n")).as_bytes())?;

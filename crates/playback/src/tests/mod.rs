@@ -102,8 +102,8 @@ impl Recording {
 
     /// What is in no block yet.
     fn tail(&self) -> Vec<u8> {
-        let at = self.writer.position();
-        let entry = Tail::default().write(&at.anchor, self.writer.first(), self.writer.open_frames());
+        let mut compressor = Compressor::new().expect("memory");
+        let entry = Tail::default().write(&mut self.writer.clone(), &mut compressor);
         entry.map(|(_, bytes)| bytes).unwrap_or_default()
     }
 

@@ -2,7 +2,12 @@
 
 use super::*;
 use crate::play::{Key, Next, Options, Player, keys, status};
-use std::io;
+use fleetgate_record::block::FILE_HEAD;
+use fleetgate_record::compress::Compressor;
+use fleetgate_record::tail::Tail;
+use std::cell::{Cell, RefCell};
+use std::io::{self, Read};
+use std::rc::Rc;
 use std::time::Duration;
 
 const SECOND: u64 = 1_000_000;
@@ -79,6 +84,31 @@ fn idle_time_is_cut_and_the_end_is_told() {
 }
 
 #[test]
+fn the_foot_says_how_long_it_is_and_that_it_stands_still() {
+    let mut r = Recording::new();
+    r.output(SECOND, "x");
+    let options = Options {
+        length: Some(3723 * SECOND),
+        follow: true,
+        ..Options::default()
+    };
+    let mut p = player(&r, options);
+    p.advance(seconds(2.0)).unwrap();
+    p.advance(seconds(2.0)).unwrap();
+    assert!(
+        status(&p, 80).starts_with(" 0:01 of 1:02:03  1.00x  live"),
+        "{}",
+        status(&p, 80)
+    );
+    p.key(Key::Pause, seconds(3.0)).unwrap();
+    assert_eq!(p.advance(seconds(3.0)).unwrap(), Next::Key);
+    assert!(status(&p, 80).contains("  paused"), "{}", status(&p, 80));
+    p.key(Key::Pause, seconds(4.0)).unwrap();
+    p.advance(seconds(4.0)).unwrap();
+    assert!(status(&p, 80).contains("  live"), "{}", status(&p, 80));
+}
+
+#[test]
 fn a_damaged_recording_plays_to_its_fault() {
     let mut r = Recording::new();
     r.output(SECOND, "good")
@@ -128,6 +158,24 @@ fn keys_are_read_from_a_terminals_bytes() {
     assert_eq!(keys(b"\x1b\xff"), []);
 }
 
+/// A file that somebody else writes to.
+#[derive(Clone)]
+struct Growing {
+    bytes: Rc<RefCell<Vec<u8>>>,
+    /// How much of it was read in all.
+    read: Rc<Cell<usize>>,
+    at: usize,
+}
+
+impl Read for Growing {
+    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        let n = (&self.bytes.borrow()[self.at..]).read(room)?;
+        self.at += n;
+        self.read.set(self.read.get() + n);
+        Ok(n)
+    }
+}
+
 #[test]
 fn what_comes_while_it_runs_is_shown_as_it_comes() {
     let mut file = file_head(&SESSION).to_vec();
@@ -143,15 +191,23 @@ fn what_comes_while_it_runs_is_shown_as_it_comes() {
     );
     put(&mut writer, Kind::Output, 10, b"first\r\n");
     file.extend(writer.close(None).unwrap_or_default());
-    let file = std::cell::RefCell::new(file);
+    let file = Growing {
+        bytes: Rc::new(RefCell::new(file)),
+        read: Rc::default(),
+        at: 0,
+    };
+    let tail = RefCell::new(Vec::new());
     let options = Options {
         from: u64::MAX,
         follow: true,
         ..Options::default()
     };
     let open = || {
-        Source::new(std::io::Cursor::new(file.borrow().clone()), Some(Vec::new()))
-            .map_err(std::io::Error::other)
+        let from_start = Growing {
+            at: 0,
+            ..file.clone()
+        };
+        Source::new(from_start, Some(tail.borrow().clone())).map_err(std::io::Error::other)
     };
     let mut player = Player::new(open, options).expect("it opens");
     let mut now = Duration::ZERO;
@@ -166,9 +222,30 @@ fn what_comes_while_it_runs_is_shown_as_it_comes() {
     assert!(player.is_live());
     // Hours later, and at once.
     put(&mut writer, Kind::Output, 9_000_000_000, b"second");
-    file.borrow_mut().extend(writer.close(None).unwrap_or_default());
+    // First it is in the tail, twice; then in a block, which is read once, and shown no second time.
+    let mut tails = Tail::default();
+    let mut compressor = Compressor::new().expect("memory");
+    let mut save = |writer: &mut Writer| {
+        let entry = tails.write(writer, &mut compressor);
+        tail.borrow_mut().extend(entry.expect("something new").1);
+    };
+    save(&mut writer);
     shows(&mut player, "first\nsecond");
-    file.borrow_mut().extend(writer.end(None, 9_000_000_001, b"{}"));
-    shows(&mut player, "first\nsecond");
+    put(&mut writer, Kind::Output, 9_000_000_000, b" third");
+    save(&mut writer);
+    shows(&mut player, "first\nsecond third");
+    let block = writer.close(None).unwrap_or_default();
+    put(&mut writer, Kind::Output, 9_000_000_000, b" last");
+    let more = writer.close(None).unwrap_or_default();
+    file.bytes.borrow_mut().extend([block, more].concat());
+    tail.borrow_mut().clear();
+    shows(&mut player, "first\nsecond third last");
+    file.bytes
+        .borrow_mut()
+        .extend(writer.end(None, 9_000_000_001, b"{}"));
+    shows(&mut player, "first\nsecond third last");
+    // Each look reads the file's beginning, and what is new.
+    let len = file.bytes.borrow().len();
+    assert!(file.read.get() < len + 30 * FILE_HEAD, "{}", file.read.get());
     assert!(!player.is_live() && player.is_over());
 }

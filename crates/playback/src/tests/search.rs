@@ -1,11 +1,21 @@
 //! Directories of recordings: what is found in them, with indexes and without.
 
 use super::*;
-use crate::list::{Filter, last, list};
+use crate::list::{Filter, begun, last, list};
 use crate::pattern::Pattern;
-use crate::search::{Event, Options, Progress, search};
+use crate::search::{Budget, Event, Options, Progress, search};
 use crate::store::{StoreError, entries, find};
+use fleetgate_record::age::Keys;
 use std::os::unix::fs::symlink;
+use std::time::Duration;
+
+fn options(uses_index: bool) -> Options {
+    Options {
+        uses_index,
+        keys: Keys::default(),
+        budget: Budget::default(),
+    }
+}
 
 /// Twelve recordings of two days; each has a word of its own.
 fn folder(name: &str) -> Folder {
@@ -33,7 +43,7 @@ fn folder(name: &str) -> Folder {
 fn found(folder: &Folder, pattern: &Pattern, uses_index: bool) -> (Vec<String>, Progress, Vec<String>) {
     let entries = entries(&folder.0).expect("a directory");
     let (mut lines, mut troubles) = (Vec::new(), Vec::new());
-    let progress = search(&entries, pattern, Options { uses_index }, &mut |event| {
+    let progress = search(&entries, pattern, &options(uses_index), &mut |event| {
         match event {
             Event::Match(entry, begin, m) => {
                 lines.push(format!(
@@ -158,6 +168,84 @@ fn a_damaged_recording_delays_no_other() {
     assert!(find(&folder.0, "05050505").expect("one").index().is_none());
     let all = list(&folder.0, &Filter::default()).expect("a directory");
     assert_eq!((all.recordings.len(), all.unreadable.len()), (12, 2));
+}
+
+#[test]
+fn a_recording_that_takes_too_much_work_is_told_and_the_others_are_searched() {
+    let folder = folder("budget");
+    let entries = entries(&folder.0).expect("a directory");
+    let options = Options {
+        keys: Keys::default(),
+        uses_index: true,
+        budget: Budget {
+            least: Duration::ZERO,
+            each: Duration::ZERO,
+        },
+    };
+    let mut troubles = Vec::new();
+    let progress = search(&entries, &fixed("Word"), &options, &mut |event| {
+        if let Event::Trouble(entry, why) = event {
+            assert!(
+                why.starts_with("searched up to 0:0") && why.contains(&entry.id),
+                "{why}"
+            );
+            troubles.push(entry.id.clone());
+        }
+        true
+    });
+    assert_eq!((troubles.len(), progress.done), (12, 12));
+    assert!(
+        entries.iter().all(|entry| entry.index().is_none()),
+        "no index of a part"
+    );
+}
+
+#[test]
+fn recordings_begin_in_the_order_of_time_whatever_their_ids_are() {
+    let folder = Folder::new("order");
+    for (id, hour) in [(1_u8, "12"), (2, "10"), (3, "11")] {
+        let begin = BEGIN.replace("T10", &format!("T{hour}"));
+        Recording::of([id; 16], &begin)
+            .end(MS)
+            .keep(&folder, "2026-11-29");
+    }
+    std::fs::write(
+        folder.0.join("2026-11-29").join("cc".repeat(16) + ".rec"),
+        "nothing of ours",
+    )
+    .expect("a file");
+    let found: Vec<String> = begun(&folder.0, &Filter::default())
+        .expect("a directory")
+        .into_iter()
+        .map(|found| found.map_or_else(|e| e.to_string(), |(entry, _)| entry.id[..2].to_owned()))
+        .collect();
+    assert_eq!(found[..3], ["02", "03", "01"]);
+    assert!(
+        found[3].ends_with("this is no recording of fleetgate"),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn a_days_directory_is_one_and_a_file_or_a_link_says_what_to_give() {
+    let folder = folder("flat");
+    let day = Folder(folder.0.join("2026-11-28"));
+    assert_eq!(entries(&day.0).expect("a directory").len(), 6);
+    let since = Filter {
+        since: Some(1_795_860_120),
+        ..Filter::default()
+    };
+    let all = list(&day.0, &since).expect("a directory").recordings;
+    assert_eq!(all.len(), 4, "from 10:02 on");
+    let one = find(&day.0, "03030303").expect("one");
+    assert!(one.open().is_ok());
+    let said = entries(&one.path).expect_err("a file").to_string();
+    assert!(said.contains("this is a file: give the directory"), "{said}");
+    let link = day.0.join("ee".repeat(16) + ".rec");
+    symlink(&one.path, link).expect("a link");
+    let said = find(&day.0, "eeee").expect("one").open().map(drop);
+    let said = said.expect_err("a link").to_string();
+    assert!(said.contains("this is a symbolic link"), "{said}");
 }
 
 #[test]

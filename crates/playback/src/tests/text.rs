@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::text::{MAX_LINE, each};
+use fleetgate_record::Fault;
+use fleetgate_record::age::{Identity, Keys, Recipients};
 
 /// `milliseconds text`.
 fn lines(recording: &Recording) -> Vec<String> {
@@ -122,12 +124,12 @@ fn a_long_line_is_one_and_an_endless_one_is_many() {
 #[test]
 fn programs_without_a_terminal_have_their_lines() {
     let mut r = Recording::of(SESSION, PIPES);
-    r.push(Kind::Stdout, 5 * MS, b"cc a\xe2\x82")
-        .push(Kind::Stderr, 6 * MS, b"warn\x1b[1ming\n");
-    r.push(Kind::Stdout, 7 * MS, b"\xac\nlast")
-        .push(Kind::Stdin, 8 * MS, b"never\n")
-        .end(9 * MS);
-    assert_eq!(lines(&r), ["6 warning", "7 cc a\u{20ac}", "7 last"]);
+    r.push(Kind::Stdout, 50 * MS, b"cc a\xe2\x82")
+        .push(Kind::Stderr, 60 * MS, b"warn\x1b[1ming\n");
+    r.push(Kind::Stdout, 70 * MS, b"\xac\nlast")
+        .push(Kind::Stdin, 80 * MS, b"never\n")
+        .end(90 * MS);
+    assert_eq!(lines(&r), ["60 warning", "70 cc a\u{20ac}", "70 last"]);
 }
 
 #[test]
@@ -149,4 +151,50 @@ fn a_recording_that_runs_is_read_with_its_tail() {
         while source.next_frame().expect("memory").is_some() {}
         assert_eq!(source.fault().is_some(), is_fault);
     }
+}
+
+#[test]
+fn an_encrypted_recording_is_read_with_its_key_and_its_tail() {
+    let identity = || Identity::new([3; 32]);
+    let begin = BEGIN.replace("}}", "},\"recipients\":[\"age1x\"]}");
+    let mut r = Recording::of(SESSION, &begin);
+    r.close();
+    r.writer = r
+        .writer
+        .clone()
+        .sealed_for(Recipients::new(&[identity().recipient()]));
+    r.output(1000 * MS, "closed\r\n").close();
+    r.output(2000 * MS, "open\r\n");
+    let with = |keys| {
+        let mut source = r.source().with_keys(keys);
+        let mut found = Vec::new();
+        each(&mut source, &mut |line| {
+            found.push(format!("{} {}", line.at / MS, line.text))
+        })
+        .expect("memory");
+        (found, source.passed_over(), source.fault().map(|e| e.fault))
+    };
+    let own = with(Keys::new(vec![identity()]));
+    assert_eq!(
+        own,
+        (vec!["1000 closed".to_owned(), "2000 open".to_owned()], 0, None)
+    );
+    assert_eq!(with(Keys::default()), (Vec::new(), 2, None));
+    let other = Keys::new(vec![Identity::new([4; 32])]);
+    assert_eq!(with(other), (Vec::new(), 0, Some(Fault::OtherKey)));
+    let mut out = Vec::new();
+    crate::export::json(&mut r.source(), &mut out).expect("memory");
+    let lines = String::from_utf8(out).expect("text");
+    let kinds: Vec<_> = lines
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).expect("JSON"))
+        .map(|line| {
+            (
+                line["kind"].as_str().unwrap_or_default().to_owned(),
+                line["bytes"].as_u64(),
+            )
+        })
+        .collect();
+    let encrypted = |bytes| ("encrypted".to_owned(), Some(bytes));
+    assert_eq!(kinds, [("begin".to_owned(), None), encrypted(11), encrypted(9)]);
 }

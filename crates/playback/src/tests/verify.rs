@@ -22,11 +22,11 @@ fn report(file: &[u8]) -> Report {
 /// Blocks 0, 2 and 4 with frames, 1 and 3 with signatures, 5 the end, 6 the last signature.
 fn recording() -> Recording {
     let mut r = Recording::new();
-    r.output(MS, "one")
+    r.output(10 * MS, "one")
         .sign("node")
-        .output(2 * MS, "two")
+        .output(20 * MS, "two")
         .sign("node");
-    r.output(3 * MS, "three").end(4 * MS).sign("node");
+    r.output(30 * MS, "three").end(40 * MS).sign("node");
     assert_eq!(r.starts.len(), 7);
     r
 }
@@ -47,7 +47,7 @@ impl Recording {
 fn a_whole_recording_is_good() {
     let report = report(&recording().file);
     assert_eq!(report.problems, []);
-    assert_eq!((report.blocks, report.frames, report.last), (7, 5, 4 * MS));
+    assert_eq!((report.blocks, report.frames, report.last), (7, 5, 40 * MS));
     assert_eq!((report.covered(), report.signers.len()), (6, 1));
     assert_eq!(report.signers[0].signatures, 3);
     assert_eq!(report.end.map(|end| end.summary()), Some("exit 3".to_owned()));

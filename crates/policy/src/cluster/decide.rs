@@ -5,13 +5,14 @@ use super::identity::Identity;
 use super::labels::Labels;
 use super::lock::Locks;
 use super::name::Name;
+use super::recordings::{RecordingRight, ViewAttempt, may_see};
 use super::refusal::{Reason, Refusal};
 use super::role::{ContainerLabels, Limits, Role};
 use super::selector::Selector;
-use crate::account_name::account_and_container;
+use crate::account_name::{VIEWER, account_and_container};
 use crate::commands::Commands;
 use crate::permits::{Kind, Permits};
-use crate::recording::{self, Recording, RecordingFailure};
+use crate::recording::{self, OnwardSsh, Recipient, Recording, RecordingFailure};
 use crate::rule::Rule;
 use crate::watching::Watching;
 use std::collections::{BTreeMap, BTreeSet};
@@ -55,8 +56,14 @@ pub struct Allowed {
     pub recording: Recording,
     /// What happens to a session that cannot be recorded so: the strictest of the roles that ask for a recording.
     pub recording_failure: RecordingFailure,
+    /// Whether forwarded connections may go on to SSH servers: if any of the roles lets them.
+    pub onward_ssh: OnwardSsh,
+    /// For whom the recording is encrypted: everybody whom one of the roles names.
+    pub recording_recipients: Vec<Recipient>,
     /// A role that asks for a recording, and for that: the one to name in words. None: no role does.
     pub recording_role: Option<Name>,
+    /// For how long the cluster keeps the recording: the longest that such a role says. None: as long as it keeps others.
+    pub recording_keep: Option<Duration>,
     /// How closely a session's programs are watched: the strongest of the roles'.
     pub watching: Watching,
     /// The roles that allow it.
@@ -92,6 +99,9 @@ enum Says {
 /// Decides: the certificate's time, then locks, then roles.
 pub fn decide(attempt: &Attempt<'_>) -> Result<Allowed, Refusal> {
     let user = before_roles(attempt)?;
+    if attempt.login == VIEWER && !matches!(attempt.container, ContainerLabels::PlainSshd) {
+        return viewer(attempt, user);
+    }
     let mut yes: Vec<(&Role, Option<u64>)> = Vec::new();
     let mut lacks: Option<Refusal> = None;
     for role in held(attempt) {
@@ -108,6 +118,25 @@ pub fn decide(attempt: &Attempt<'_>) -> Result<Allowed, Refusal> {
         return Err(lacks.unwrap_or_else(|| no_role(attempt, user)));
     }
     Ok(together(attempt, user, &yes))
+}
+
+/// Decides about a login by which nothing runs: who may see sessions somewhere comes in, and each session is decided about then.
+fn viewer(attempt: &Attempt<'_>, user: &Name) -> Result<Allowed, Refusal> {
+    let yes = may_see(&ViewAttempt {
+        identity: attempt.identity,
+        expires: attempt.expires,
+        cluster: attempt.cluster,
+        machine: attempt.node,
+        roles: attempt.roles,
+        locks: attempt.locks,
+        right: RecordingRight::Watch,
+        session: None,
+        now: attempt.now,
+        skew: attempt.skew,
+    })?;
+    let mut role = Role::new(yes.role);
+    role.kinds = Vec::new();
+    Ok(together(attempt, user, &[(&role, yes.until)]))
 }
 
 /// Whether this identity comes in anywhere: whose it is, its time, and locks on the user, the device and the roles. The node of
@@ -148,10 +177,11 @@ pub fn explain(attempt: &Attempt<'_>) -> Vec<String> {
                     _ => String::new(),
                 };
                 format!(
-                    "role {name} allows {} on {}{condition}: {}",
+                    "role {name} allows {} on {}{condition}: {}{}",
                     attempt.login,
                     attempt.node,
-                    can(role)
+                    can(role),
+                    recorded(role)
                 )
             }
             Says::OtherNodes => format!("role {name} is for {}, not for {}", nodes_of(role), attempt.node),
@@ -283,17 +313,33 @@ fn ask(role: &Role, attempt: &Attempt<'_>, user: &Name) -> Says {
     if !role.is_for_container(attempt.login, attempt.container) {
         return Says::OtherContainers;
     }
-    let mut until = attempt.expires.map(|end| end.saturating_add(attempt.skew));
+    let until = attempt.expires.map(|end| end.saturating_add(attempt.skew));
+    let times = (attempt.now, attempt.skew);
+    match is_proven(role, role.require_mfa, attempt.identity, times, until) {
+        Ok(until) => Says::Yes(until),
+        Err(refusal) => Says::Lacks(refusal),
+    }
+}
+
+/// Whether the identity has what a role asks for: a second factor that is not older than `most`, and a device. Until when that is
+/// so, or what is missing.
+pub(super) fn is_proven(
+    role: &Role,
+    most: Option<Duration>,
+    identity: &Identity,
+    (now, skew): (u64, u64),
+    mut until: Option<u64>,
+) -> Result<Option<u64>, Refusal> {
     let mut missing = Vec::new();
     let mut reason = Reason::Mfa;
-    if let Some(most) = role.require_mfa {
+    if let Some(most) = most {
         let asks = format!("a second factor not older than {}", time(most.as_secs()));
-        match attempt.identity.mfa {
+        match identity.mfa {
             None => missing.push(format!("{asks} and you showed none")),
             Some(at) => {
-                let end = at.saturating_add(most.as_secs()).saturating_add(attempt.skew);
-                if attempt.now > end {
-                    let age = time(attempt.now.saturating_sub(at));
+                let end = at.saturating_add(most.as_secs()).saturating_add(skew);
+                if now > end {
+                    let age = time(now.saturating_sub(at));
                     missing.push(format!("{asks} and yours is {age} old"));
                 }
                 until = Some(until.map_or(end, |u| u.min(end)));
@@ -301,15 +347,15 @@ fn ask(role: &Role, attempt: &Attempt<'_>, user: &Name) -> Says {
         }
     }
     let mut remedy = "run fleetgate login --mfa";
-    if role.require_trusted_device && attempt.identity.device.is_none() {
+    if role.require_trusted_device && identity.device.is_none() {
         missing.push("a trusted device and yours is none".to_string());
         reason = Reason::Device;
         remedy = "run fleetgate device enroll, have it approved and log in again";
     }
     if missing.is_empty() {
-        return Says::Yes(until);
+        return Ok(until);
     }
-    Says::Lacks(Refusal {
+    Err(Refusal {
         reason,
         rule: format!("role {}", role.name),
         words: format!(
@@ -450,7 +496,18 @@ fn together(attempt: &Attempt<'_>, user: &Name, yes: &[(&Role, Option<u64>)]) ->
         },
         recording,
         recording_failure,
+        onward_ssh: yes
+            .iter()
+            .map(|(role, _)| role.onward_ssh)
+            .min()
+            .unwrap_or_default(),
+        recording_recipients: recording::union(yes.iter().map(|(role, _)| &role.recording_recipients[..])),
         recording_role: recording_role.map(|role| role.name.clone()),
+        recording_keep: yes
+            .iter()
+            .filter(|(role, _)| role.recording.is_wanted())
+            .filter_map(|(role, _)| role.recording_keep)
+            .max(),
         watching: yes
             .iter()
             .map(|(role, _)| role.watching)
@@ -479,6 +536,23 @@ fn can(role: &Role) -> String {
     words
 }
 
+/// What a role says about the recording of its sessions, for a person; nothing where nothing is recorded.
+fn recorded(role: &Role) -> String {
+    let onward = match role.onward_ssh {
+        OnwardSsh::Allow => "",
+        OnwardSsh::Refuse => "; no SSH on from there",
+    };
+    let failure = match (role.recording.is_wanted(), role.recording_failure) {
+        (false, _) => return onward.to_owned(),
+        (true, RecordingFailure::End) => "or it ends",
+        (true, RecordingFailure::GoOn) => "or goes on without",
+    };
+    let kept = role
+        .recording_keep
+        .map_or_else(String::new, |keep| format!(", kept for {}", time(keep.as_secs())));
+    format!("; recorded ({}{kept}), {failure}{onward}", role.recording.name())
+}
+
 fn nodes_of(role: &Role) -> String {
     match &role.nodes[..] {
         [] => "no nodes".to_string(),
@@ -493,7 +567,7 @@ fn any_of<'a>(selectors: impl IntoIterator<Item = &'a Selector>) -> String {
 }
 
 /// `role dba`, `roles dba and ops`
-fn roles_in_words<'a>(roles: impl IntoIterator<Item = &'a Name>) -> String {
+pub(super) fn roles_in_words<'a>(roles: impl IntoIterator<Item = &'a Name>) -> String {
     let roles: Vec<&str> = roles.into_iter().map(Name::as_str).collect();
     match &roles[..] {
         [one] => format!("role {one}"),

@@ -8,6 +8,7 @@ mod identity;
 mod labels;
 mod lock;
 mod name;
+mod recordings;
 mod refusal;
 mod role;
 mod selector;
@@ -27,9 +28,14 @@ pub use identity::{
 pub use labels::{Labels, MAX_LABEL_KEY, MAX_LABEL_VALUE, MAX_LABELS};
 pub use lock::{Lock, Locks, MAX_REASON, REMOVED, SESSION_DIGITS, Target};
 pub use name::{MAX_NAME, Name};
+pub use recordings::{
+    ADMIN_MFA, RecordingRight, RecordingRights, ViewAllowed, ViewAttempt, ViewedSession, explain_view,
+    may_see,
+};
 pub use refusal::{Reason, Refusal};
 pub use role::{
-    ContainerLabels, Limits, MAX_LIFETIME, MAX_RENEWAL, MAX_ROLE_ENTRIES, MIN_LIFETIME, Role, USER,
+    ContainerLabels, Limits, MAX_LIFETIME, MAX_RECORDING_KEEP, MAX_RENEWAL, MAX_ROLE_ENTRIES, MIN_LIFETIME,
+    MIN_RECORDING_KEEP, Role, USER,
 };
 pub use selector::{MAX_SELECTOR, Selector};
 pub use state::{

@@ -1,11 +1,12 @@
 //! Roles: who has one may log in to some nodes as some accounts, and do some things there. It decides nothing.
 
 use super::name::Name;
+use super::recordings::RecordingRights;
 use super::selector::Selector;
 use crate::account_name::{AccountName, account_and_container, login_matches, may_be_id};
 use crate::commands::Commands;
 use crate::permits::Kind;
-use crate::recording::{Recording, RecordingFailure};
+use crate::recording::{OnwardSsh, Recipient, Recording, RecordingFailure};
 use crate::watching::Watching;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -19,6 +20,10 @@ pub const MAX_ROLE_ENTRIES: usize = 256;
 pub const MIN_LIFETIME: Duration = Duration::from_secs(60);
 /// The longest.
 pub const MAX_LIFETIME: Duration = Duration::from_secs(30 * 86_400);
+/// The longest time for which a role may have recordings kept.
+pub const MAX_RECORDING_KEEP: Duration = Duration::from_secs(36_500 * 86_400);
+/// The shortest: retention counts days.
+pub const MIN_RECORDING_KEEP: Duration = Duration::from_secs(86_400);
 /// The longest time for which a login may be renewed.
 pub const MAX_RENEWAL: Duration = Duration::from_secs(365 * 86_400);
 
@@ -48,6 +53,14 @@ pub struct Role {
     pub recording: Recording,
     /// What happens to one that cannot be.
     pub recording_failure: RecordingFailure,
+    /// Whether forwarded connections may go on to SSH servers.
+    pub onward_ssh: OnwardSsh,
+    /// For how long the cluster keeps such a recording; none: as long as it keeps others.
+    pub recording_keep: Option<Duration>,
+    /// Whose recordings and sessions its users may see; none: nobody's.
+    pub recordings: Option<RecordingRights>,
+    /// For whom recordings of its sessions are encrypted, beside those that others name; none by anybody: they are readable.
+    pub recording_recipients: Vec<Recipient>,
     /// How closely its programs are watched.
     pub watching: Watching,
     /// How long and how many.
@@ -140,6 +153,10 @@ impl Role {
             require_trusted_device: false,
             recording: Recording::default(),
             recording_failure: RecordingFailure::default(),
+            onward_ssh: OnwardSsh::default(),
+            recording_keep: None,
+            recordings: None,
+            recording_recipients: Vec::new(),
             watching: Watching::default(),
             limits: Limits::default(),
             admin: false,

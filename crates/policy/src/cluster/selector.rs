@@ -62,6 +62,13 @@ impl Selector {
         self.fits(name.as_str(), |key| labels.get(key))
     }
 
+    /// The same of a node that may be gone. Where nobody knows its labels, what asks for any does not mean it, not even
+    /// `env!=prod`.
+    pub fn matches_named(&self, name: &str, labels: Option<&Labels>) -> bool {
+        let is_known = |part: &Part| labels.is_some() || matches!(part, Part::Named(_));
+        self.0.iter().all(is_known) && self.fits(name, |key| labels?.get(key))
+    }
+
     /// Whether it asks for labels and nothing else.
     pub fn is_of_labels(&self) -> bool {
         self.0.iter().all(|part| matches!(part, Part::Label { .. }))

@@ -14,7 +14,9 @@ pub mod plain {
     fleetgate_base::descriptions! {
         LOGIN_ACCEPTED = "login_accepted" [node, user, login, source],
         LOGIN_REFUSED = "login_refused" [node, user, login, source, reason],
-        SESSION_STARTED = "session_started" [node, user, login, source, session, kind, command, recorded, reason],
+        SESSION_STARTED = "session_started" [node, user, login, source, session, kind, command, recording, recorded, reason],
+        RECORDED = "recorded" [node, user, login, source, session, blocks, bytes, chain, recovered],
+        NOT_RECORDED = "not_recorded" [node, user, login, source, session, reason, ended],
         SESSION_ENDED = "session_ended" [node, user, login, source, session, code, inherited],
         DENIED = "denied" [node, user, login, source, what],
         CONNECTION_ENDED = "connection_ended" [node, user, login, source, reason],

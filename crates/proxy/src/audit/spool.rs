@@ -2,7 +2,7 @@
 
 use super::sessions::OpenSessions;
 use super::{WAITING, since_1970, time};
-use crate::files::replace;
+use crate::files::{RECORDINGS, replace};
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -59,7 +59,11 @@ pub(crate) fn directory(state: &Path, place: usize) -> PathBuf {
 /// looks after it.
 pub(crate) fn put_aside(state: &Path) -> Result<(), String> {
     let since = since_1970(SystemTime::now()).as_micros();
-    for directory in (0..PLACES).map(|place| directory(state, place)) {
+    let recordings = state.join(RECORDINGS);
+    for directory in (0..PLACES)
+        .map(|place| directory(state, place))
+        .chain([recordings])
+    {
         let mut aside = directory.clone().into_os_string();
         aside.push(format!(".before-{since}"));
         match std::fs::rename(&directory, &aside) {
@@ -246,6 +250,7 @@ mod tests {
         let mut first = Spool::take(&state).expect("a place");
         first.append(b"of the first cluster\n").expect("written");
         drop(first);
+        std::fs::create_dir(state.join(RECORDINGS)).expect("made");
         put_aside(&state).expect("put aside");
         let second = Spool::take(&state).expect("a place");
         assert_eq!((second.place, second.length), (0, 0));
@@ -253,7 +258,8 @@ mod tests {
         let names: Vec<_> = aside
             .map(|e| e.file_name().into_string().expect("text"))
             .collect();
-        assert_eq!(names.len(), 2, "nothing is removed: {names:?}");
+        assert_eq!(names.len(), 3, "nothing is removed: {names:?}");
+        assert!(!state.join(RECORDINGS).exists());
         std::fs::remove_dir_all(&state).expect("removed");
     }
 

@@ -40,6 +40,15 @@ pub struct Auth {
     pub handshake: AtomicU64,
     /// So many batches of nodes are not kept.
     pub keeps_not: AtomicU64,
+    takes: mpsc::UnboundedSender<TakenRecordings>,
+    /// Streams of recordings.
+    pub taken: tokio::sync::Mutex<mpsc::UnboundedReceiver<TakenRecordings>>,
+}
+
+/// A stream of recordings, which the test answers.
+pub struct TakenRecordings {
+    pub parts: tonic::Streaming<RecordingFrom>,
+    pub say: mpsc::UnboundedSender<RecordingKept>,
 }
 
 impl Auth {
@@ -49,6 +58,7 @@ impl Auth {
         let (reaches, reached) = mpsc::unbounded_channel();
         let (batches, audited) = mpsc::unbounded_channel();
         let (nodes, told_nodes) = mpsc::unbounded_channel();
+        let (takes, taken) = mpsc::unbounded_channel();
         let whole = NodeChange {
             begin: true,
             complete: true,
@@ -72,6 +82,8 @@ impl Auth {
             handshakes: AtomicU64::new(0),
             handshake: AtomicU64::new(0),
             keeps_not: AtomicU64::new(0),
+            takes,
+            taken: taken.into(),
         }
     }
 }
@@ -179,13 +191,16 @@ impl<T> Stream for Sent<T> {
 impl cluster_server::Cluster for Auth {
     type WatchStream = Following<WatchReply>;
     type WatchNodesStream = Sent<NodeChange>;
-    type RecordingsStream = tonic::codegen::BoxStream<RecordingKept>;
+    type RecordingsStream = Sent<RecordingKept>;
 
     async fn recordings(
         &self,
-        _: Request<tonic::Streaming<RecordingFrom>>,
+        request: Request<tonic::Streaming<RecordingFrom>>,
     ) -> Result<Response<Self::RecordingsStream>, Status> {
-        Err(Status::unimplemented("none"))
+        let (say, kept) = mpsc::unbounded_channel();
+        let parts = request.into_inner();
+        let _ = self.takes.send(TakenRecordings { parts, say });
+        Ok(Response::new(Sent(kept)))
     }
 
     async fn watch(&self, _: Request<WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {

@@ -1,8 +1,8 @@
 //! A small cluster in one process: a real proxy on a loopback port, an auth service and nodes made of the generated
 //! servers, and users.
 
-mod auth;
-mod node;
+pub mod auth;
+pub mod node;
 mod session;
 
 pub use auth::Auth;

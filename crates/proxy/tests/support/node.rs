@@ -50,8 +50,16 @@ pub struct Node {
     pub left: mpsc::UnboundedReceiver<bool>,
     pub read: Arc<AtomicU64>,
     pub answers: Arc<Notify>,
+    /// Streams that its recordings are to go by.
+    pub recordings: mpsc::UnboundedReceiver<GivenRecordings>,
     pub vanish: Option<oneshot::Sender<()>>,
     pub ended: Option<oneshot::Receiver<()>>,
+}
+
+/// A stream for recordings, by which the test gives some.
+pub struct GivenRecordings {
+    pub kept: Streaming<RecordingKept>,
+    pub give: mpsc::Sender<RecordingPart>,
 }
 
 impl Node {
@@ -95,6 +103,7 @@ impl World {
         let (say, says) = mpsc::channel(16);
         let (arrive, dials) = mpsc::unbounded_channel();
         let (leave_session, left) = mpsc::unbounded_channel();
+        let (records, recordings) = mpsc::unbounded_channel();
         let read = Arc::new(AtomicU64::new(0));
         let answers = Arc::new(Notify::new());
         let serving = Serving {
@@ -103,6 +112,7 @@ impl World {
             says: Mutex::new(Some(says)),
             arrive,
             leave: leave_session,
+            records,
             read: read.clone(),
             answers: answers.clone(),
         };
@@ -150,6 +160,7 @@ impl World {
             left,
             read,
             answers,
+            recordings,
             vanish: Some(leave),
             ended: Some(ended),
         }
@@ -162,6 +173,7 @@ struct Serving {
     says: Mutex<Option<mpsc::Receiver<FromNode>>>,
     arrive: mpsc::UnboundedSender<Dial>,
     leave: mpsc::UnboundedSender<bool>,
+    records: mpsc::UnboundedSender<GivenRecordings>,
     read: Arc<AtomicU64>,
     answers: Arc<Notify>,
 }
@@ -173,6 +185,16 @@ impl Stream for Frames {
     type Item = Result<Frame, Status>;
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         self.0.poll_recv(cx).map(|frame| frame.map(Ok))
+    }
+}
+
+/// Parts of recordings.
+pub struct Given(mpsc::Receiver<RecordingPart>);
+
+impl Stream for Given {
+    type Item = Result<RecordingPart, Status>;
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.0.poll_recv(cx).map(|part| part.map(Ok))
     }
 }
 
@@ -189,13 +211,16 @@ impl Stream for Says {
 impl Tunnel for Serving {
     type SessionStream = Frames;
     type ControlStream = Says;
-    type RecordingsStream = tonic::codegen::BoxStream<RecordingPart>;
+    type RecordingsStream = Given;
 
     async fn recordings(
         &self,
-        _: Request<Streaming<RecordingKept>>,
+        request: Request<Streaming<RecordingKept>>,
     ) -> Result<Response<Self::RecordingsStream>, Status> {
-        Err(Status::unimplemented("none"))
+        let (give, parts) = mpsc::channel(1);
+        let kept = request.into_inner();
+        let _ = self.records.send(GivenRecordings { kept, give });
+        Ok(Response::new(Given(parts)))
     }
 
     async fn session(&self, request: Request<Streaming<Frame>>) -> Result<Response<Frames>, Status> {

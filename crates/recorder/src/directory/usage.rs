@@ -1,6 +1,7 @@
 //! How much a directory of recordings holds, for whoever looks at it from outside.
 
-use super::{RECORDING, TAIL, children};
+use super::delivered::{self, Delivery};
+use super::{RECORDING, TAIL, Waiting, children, session};
 use fleetgate_sys::file::flags::{O_NOFOLLOW, O_RDONLY};
 use fleetgate_sys::{file, lock};
 use std::ffi::CString;
@@ -20,21 +21,38 @@ pub struct Usage {
     pub running: u64,
     /// Those that are not finished, and that nobody makes: a node that starts finishes them.
     pub left: u64,
+    /// Of those that have ended, the ones that the cluster has not got, where the node is in one.
+    pub waiting: Waiting,
+    /// Those that it did not take.
+    pub refused: u64,
 }
 
 /// Looks; what cannot be read counts as not there.
 pub fn usage(root: &Path) -> Usage {
     let mut usage = Usage::default();
-    for path in children(root).iter().flat_map(|day| children(day)) {
-        usage.bytes += fs::symlink_metadata(&path).map_or(0, |facts| facts.size());
-        if path.extension().is_none_or(|ending| ending != RECORDING) {
-            continue;
-        }
-        usage.recordings += 1;
-        if path.with_extension(TAIL).exists() {
-            match is_made(&path) {
-                true => usage.running += 1,
-                false => usage.left += 1,
+    for day in children(root) {
+        let delivered = delivered::of(&day);
+        for path in children(&day) {
+            let Ok(facts) = fs::symlink_metadata(&path) else {
+                continue;
+            };
+            usage.bytes += facts.size();
+            if path.extension().is_none_or(|ending| ending != RECORDING) {
+                continue;
+            }
+            usage.recordings += 1;
+            if path.with_extension(TAIL).exists() {
+                match is_made(&path) {
+                    true => usage.running += 1,
+                    false => usage.left += 1,
+                }
+                continue;
+            }
+            let named = path.file_stem().and_then(|name| session(name.to_str()?));
+            match named.and_then(|session| delivered.get(&session)) {
+                None => usage.waiting.add(facts.size(), facts.mtime()),
+                Some(Delivery::Refused) => usage.refused += 1,
+                Some(Delivery::Kept) => {}
             }
         }
     }
@@ -42,7 +60,7 @@ pub fn usage(root: &Path) -> Usage {
 }
 
 /// Whether a monitor has it locked.
-fn is_made(path: &Path) -> bool {
+pub(super) fn is_made(path: &Path) -> bool {
     let name = CString::new(path.as_os_str().as_bytes()).unwrap_or_default();
     let file = file::openat(file::CWD, &name, O_RDONLY | O_NOFOLLOW, 0);
     file.is_ok_and(|file| lock::try_hold(&file).is_err())

@@ -4,5 +4,6 @@
 
 mod confined;
 mod control;
+mod recordings;
 mod sessions;
 mod world;

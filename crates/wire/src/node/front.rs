@@ -54,6 +54,14 @@ choice! {
         /// Another pipe to the recorder, beside it: the recorder before was lost. Without a descriptor the session is recorded
         /// no more. From `monitor::recorder`.
         11 => RecordAnew { connection: ConnectionNumber, ticket: Ticket },
+        /// The session of [`FromFront::Start`] shows another one: a socket to the front of that one, both ways. With `recorded`
+        /// a second descriptor, the recording's file: so many bytes of it go to the client first. From `monitor::live`.
+        12 => Viewing { connection: ConnectionNumber, ticket: Ticket, at: u64, recorded: u64 },
+        /// Somebody sees this session from now on, by a socket beside it; with `types` what comes from there is typed.
+        /// `who`: for all who are there to read. From `monitor::live` to `front::views`.
+        13 => View { connection: ConnectionNumber, ticket: Ticket, viewer: u32, who: CString, types: bool },
+        /// That one is gone.
+        14 => EndView { connection: ConnectionNumber, ticket: Ticket, viewer: u32 },
     }
 }
 
@@ -71,8 +79,9 @@ choice! {
         3 => Signal { connection: ConnectionNumber, ticket: Ticket, name: CString },
         /// A request to the connection's networking helper; its id there is the ticket. Cancel names a ticket in `of`.
         4 => Network { connection: ConnectionNumber, ticket: Ticket, what: What },
-        /// A forwarded connection (of ticket `ticket`) ended; so many bytes went each way. For the audit log.
-        5 => Forwarded { connection: ConnectionNumber, ticket: Ticket, to: CString, sent: u64, received: u64 },
+        /// A forwarded connection (of ticket `ticket`) ended; so many bytes went each way. `onward_ssh`: it was to an SSH server.
+        /// For the audit log.
+        5 => Forwarded { connection: ConnectionNumber, ticket: Ticket, to: CString, sent: u64, received: u64, onward_ssh: bool },
         /// A request of the client's that the front refused by itself. For the audit log, which names the rule against its kind.
         6 => Denied { connection: ConnectionNumber, kind: RequestKind, what: CString },
         /// Prove these host keys (hostkeys-prove-00@openssh.com); the session id is the monitor's own.
@@ -86,6 +95,10 @@ choice! {
         /// The recorder has taken nothing of this session for [`RECORDER_PATIENCE_MS`]. From `front::tap` to
         /// `monitor::recorder`, which decides whether the session ends or goes on.
         11 => NotRecorded { connection: ConnectionNumber, ticket: Ticket },
+        /// The viewer of a [`ToFront::View`] gets what the session shows since `at`, in microseconds as in its recording.
+        12 => Viewed { connection: ConnectionNumber, ticket: Ticket, viewer: u32, at: u64 },
+        /// The viewer took nothing for too long and is let go.
+        13 => ViewerSlow { connection: ConnectionNumber, ticket: Ticket, viewer: u32 },
     }
 }
 

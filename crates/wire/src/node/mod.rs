@@ -204,10 +204,12 @@ pub enum FrontPermit {
     Agent = 64,
     /// Forward X11.
     X11 = 128,
+    /// The one that takes something away: what it connects to may be no SSH server.
+    NoOnwardSsh = 256,
 }
 
 impl FrontPermit {
-    /// Every kind.
+    /// Every kind that allows something.
     pub const ALL: [FrontPermit; 8] = [
         FrontPermit::Shell,
         FrontPermit::Exec,

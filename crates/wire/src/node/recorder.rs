@@ -5,6 +5,7 @@
 //! monitor → recorder    (Begin · Resume)(+ recording, tail, pipe) → (Event · Signature)* → End
 //! front → recorder      frames of a session, on the pipe (`record::pipe`)
 //! recorder → monitor    Closed* → (Ended | Failed)
+//! monitor → recorder    Flush → (Closed) → Flushed
 //! ```
 //!
 //! The monitor makes files and pipe, and keeps what the recorder says of the chain: a new recorder goes on where the one
@@ -40,11 +41,12 @@ choice! {
     /// Messages to the recorder.
     pub enum ToRecorder("message to the recorder") {
         /// Begin a recording. Three descriptors: its file, which has its beginning; its tail's; and the pipe's end, where
-        /// something else than events comes. The monitor has written the first block, which says whose it is.
-        0 => Begin { session: SessionId, at: Position },
+        /// something else than events comes. The monitor has written the first block, which says whose it is. `recipients`: the
+        /// X25519 keys for which the rest is encrypted, if it is.
+        0 => Begin { session: SessionId, at: Position, recipients: Vec<[u8; 32]> },
         /// Go on with one that another recorder began, with the same descriptors. What its tail had is in a block already.
         /// `json` says why there is a gap.
-        1 => Resume { session: SessionId, at: Position, gap_at: u64, json: Vec<u8> },
+        1 => Resume { session: SessionId, at: Position, recipients: Vec<[u8; 32]>, gap_at: u64, json: Vec<u8> },
         /// Something that belongs into it.
         2 => Event { session: SessionId, at: u64, json: Vec<u8> },
         /// The bytes of a signature block, over the chain up to `blocks`.
@@ -53,6 +55,8 @@ choice! {
         4 => End { session: SessionId, at: u64, json: Vec<u8> },
         /// Its last signature is written, or is not to be had: close its files.
         5 => Done { session: SessionId },
+        /// Somebody is to see what is recorded: write what the pipe has into a block.
+        6 => Flush { session: SessionId },
     }
 }
 
@@ -69,5 +73,7 @@ choice! {
         3 => More { events: u32 },
         /// A signature came when too many blocks stood behind those that it covers.
         4 => TooLate { session: SessionId },
+        /// What was in the pipe at a [`ToRecorder::Flush`] is in the file, and was told of by [`FromRecorder::Closed`].
+        5 => Flushed { session: SessionId },
     }
 }

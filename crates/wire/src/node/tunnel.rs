@@ -3,6 +3,7 @@
 //! ```text
 //! Begin → Ready → (Sign → Signed)* · (Resolve → Addresses)* · (Arrived → Session(+ socket) | NotTaken)*
 //!               → State* · Fresh* · (Renew → Renewed)* · (Audit → AuditUnkept* · AuditKept)*
+//!               → (Upload(+ file) → Uploaded)*
 //! ```
 //!
 //! A session's bytes go between its HTTP/2 stream and one end of a socket pair that the monitor made. The monitor makes
@@ -12,7 +13,7 @@
 //! the end of the session, in either direction; no message is needed for it.
 
 use super::Blob;
-use crate::common::Endpoint;
+use crate::common::{Endpoint, SessionId};
 use crate::{choice, record};
 use alloc::ffi::CString;
 use alloc::vec::Vec;
@@ -32,6 +33,8 @@ pub const MAX_SIGN: usize = 64 + 33 + 1 + 64;
 pub const MAX_SPANS: usize = 64;
 /// The most locks on proxies that a tunnel is told; of more it is told the newest.
 pub const MAX_LOCKED: usize = 256;
+/// The most recordings that the tunnel is sending at once.
+pub const MAX_UPLOADS: usize = 16;
 /// The longest host name (RFC 1035 §2.3.4).
 pub const MAX_HOST: usize = 253;
 
@@ -153,6 +156,9 @@ choice! {
         11 => Drain { follows: bool },
         /// For this proxy alone: a whole `Statement` message.
         12 => Statement { proxy: CString, message: Vec<u8> },
+        /// Send this recording up to `length`; one descriptor, to read it. It is done when `signed` bytes of it are kept, and
+        /// where it is `whole`, when all of it is. At most [`MAX_UPLOADS`] at once.
+        13 => Upload { session: SessionId, signed: u64, length: u64, whole: bool },
     }
 }
 
@@ -183,6 +189,8 @@ choice! {
         10 => Attest { proxy: CString },
         /// This proxy did not have lines of this file from there on kept; they are sent again. For the log.
         11 => AuditUnkept { proxy: CString, log: CString, offset: u64 },
+        /// The answer to [`ToTunnel::Upload`].
+        12 => Uploaded { session: SessionId, answer: UploadAnswer },
     }
 }
 
@@ -199,5 +207,17 @@ record! {
         pub trace: Vec<u8>,
         /// Send spans.
         pub explain: bool,
+    }
+}
+
+choice! {
+    /// What came of sending a recording.
+    pub enum UploadAnswer("answer about a recording") {
+        /// What was to be kept is.
+        0 => Kept,
+        /// It is not, and will not be.
+        1 => Refused { why: CString },
+        /// It is not now: to be sent again in so many seconds.
+        2 => Wait { seconds: u32, why: CString },
     }
 }

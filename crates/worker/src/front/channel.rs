@@ -25,6 +25,8 @@ pub(super) struct Forward {
     pub(super) to: CString,
     /// The socket, until the peer agreed to the channel.
     pub(super) waiting: Option<Fd>,
+    /// It leads to the port of SSH servers.
+    pub(super) is_ssh_port: bool,
     pub(super) pump: Pump,
     pub(super) eof_sent: bool,
     pub(super) closed: bool,
@@ -37,6 +39,7 @@ impl Forward {
             ticket,
             to,
             waiting,
+            is_ssh_port: false,
             pump: Pump::default(),
             eof_sent: false,
             closed: false,
@@ -157,6 +160,9 @@ impl Session {
         let (columns, rows) = (least(size.columns), least(size.rows));
         if let Some(tap) = self.pump.tap() {
             tap.resized(columns, rows);
+        }
+        if let Some(views) = &mut self.pump.views {
+            views.resized(columns, rows);
         }
         match self.pump.master() {
             Some(master) => {

@@ -6,6 +6,7 @@ use super::channel::{Channel, Listener, Use};
 use super::pump::Which;
 use crate::lobby::reason_of;
 use crate::start::WorkerEnd;
+use fleetgate_record::live::Start;
 use fleetgate_ssh::event::{End, Event, Global, ReplyId};
 use fleetgate_ssh::settings::Settings;
 use fleetgate_ssh::{Connection, driver};
@@ -53,6 +54,9 @@ pub(super) struct FrontConnection {
     /// Channels that wait for the recorder, and when one of them has waited too long.
     pub(super) held: Vec<u32>,
     pub(super) recorder_due: Option<Duration>,
+    /// Channels that others see, and when viewers are looked at again.
+    pub(super) viewed: Vec<u32>,
+    pub(super) views_due: Option<Duration>,
     /// An EOF that waits for the exit status, at the latest until then.
     pub(super) eof_due: Option<Duration>,
     ending: Option<Ending>,
@@ -109,6 +113,8 @@ impl FrontConnection {
             due: false,
             held: Vec::new(),
             recorder_due: None,
+            viewed: Vec::new(),
+            views_due: None,
             eof_due: None,
             ending: None,
         })
@@ -146,6 +152,7 @@ impl FrontConnection {
             self.core.deadline().filter(|_| self.ending.is_none()),
             self.eof_due,
             self.recorder_due,
+            self.views_due,
             until,
         ]
         .into_iter()
@@ -184,6 +191,17 @@ impl FrontConnection {
                 ..
             } => self.started(ticket, (is_socket, output_limit, recorded), fds, context)?,
             ToFront::RecordAnew { ticket, .. } => self.record_anew(ticket, fds),
+            ToFront::Viewing {
+                ticket, at, recorded, ..
+            } => self.viewing(ticket, Start { at, recorded }, fds, context)?,
+            ToFront::View {
+                ticket,
+                viewer,
+                who,
+                types,
+                ..
+            } => self.view(ticket, (viewer, &who, types), fds, context),
+            ToFront::EndView { ticket, viewer, .. } => self.end_view(ticket, viewer),
             ToFront::NotStarted {
                 ticket,
                 why,
@@ -230,6 +248,9 @@ impl FrontConnection {
             let poured = self.ending.is_none() && self.pour();
             if !self.held.is_empty() {
                 self.watch_recordings(context)?;
+            }
+            if !self.viewed.is_empty() && self.ending.is_none() {
+                self.serve_views(context)?;
             }
             let wrote = match self.write() {
                 Ok(wrote) => wrote,

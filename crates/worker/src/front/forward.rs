@@ -19,6 +19,8 @@ use std::ffi::CString;
 
 /// How long a connect may take: as long as the kernel's own patience.
 const CONNECT_MS: u32 = 120_000;
+/// Where SSH servers listen.
+const SSH_PORT: u16 = 22;
 /// Displays that are looked through, as sshd does.
 const DISPLAYS: (u16, u16) = (10, 1000);
 
@@ -55,8 +57,9 @@ impl FrontConnection {
                 .refuse(channel, refusal::CONNECT_FAILED, "not a host and port");
             return Ok(());
         };
-        self.channels
-            .insert(channel.0, Channel::Forward(Forward::new(0, to, None)));
+        let mut forward = Forward::new(0, to, None);
+        forward.is_ssh_port = port == SSH_PORT;
+        self.channels.insert(channel.0, Channel::Forward(forward));
         let ticket = self.ticket(Use::Connect(channel.0));
         let timeout_ms = CONNECT_MS;
         self.ask(
@@ -268,6 +271,7 @@ impl FrontConnection {
         };
         forward.ticket = ticket;
         forward.pump = Pump::socket(socket);
+        forward.pump.refuses_ssh = self.permits.has(FrontPermit::NoOnwardSsh);
         match self.watch(channel, context) {
             Ok(()) => {
                 self.core.accept(ChannelId(channel));
@@ -304,30 +308,38 @@ impl FrontConnection {
         Ok(())
     }
 
-    /// The connection ends: with it those of its forwards that have their sockets, which are told like any other's end.
-    pub(super) fn forwards_end(&mut self, context: &mut Context<'_>) -> Result<(), WorkerEnd> {
+    /// The connection ends: with it those of its forwards that have their sockets, which are told like any other's end. What
+    /// its sessions showed goes to the recorder for all that.
+    pub(super) fn channels_end(&mut self, context: &mut Context<'_>) -> Result<(), WorkerEnd> {
         for (_, ch) in std::mem::take(&mut self.channels) {
-            if let Channel::Forward(forward) = ch
-                && forward.ticket != 0
-                && forward.waiting.is_none()
-            {
-                self.forward_ended(forward, context)?;
+            match ch {
+                Channel::Forward(forward) if forward.ticket != 0 && forward.waiting.is_none() => {
+                    self.forward_ended(forward, context)?;
+                }
+                Channel::Forward(_) => {}
+                Channel::Session(mut session) => context.keep_recording(&mut session),
             }
         }
         Ok(())
     }
 
     pub(super) fn forward_ended(
-        &self,
+        &mut self,
         forward: Box<Forward>,
         context: &mut Context<'_>,
     ) -> Result<(), WorkerEnd> {
+        if forward.pump.is_ssh && forward.pump.refuses_ssh {
+            let to = forward.to.to_bytes();
+            let what = [b"going on to the SSH server ", to, b": a role's onward_ssh"].concat();
+            self.deny(RequestKind::Unable, &what, context)?;
+        }
         context.control.say(&FromFront::Forwarded {
             connection: self.number,
             ticket: forward.ticket,
             to: forward.to,
             sent: forward.pump.sent,
             received: forward.pump.received,
+            onward_ssh: forward.is_ssh_port || forward.pump.is_ssh,
         })
     }
 }

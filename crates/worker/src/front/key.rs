@@ -28,6 +28,7 @@ impl Key {
             Key::Channel(place, Which::Error, id) => (place, 3, id),
             Key::Listener(place, id) => (place, 4, id),
             Key::Channel(place, Which::Recording, id) => (place, 5, id),
+            Key::Channel(place, Which::Views, id) => (place, 6, id),
         };
         u64::from(place) << 40 | what << 32 | u64::from(id)
     }
@@ -45,6 +46,7 @@ impl Key {
             3 => Key::Channel(place, Which::Error, id),
             4 => Key::Listener(place, id),
             5 => Key::Channel(place, Which::Recording, id),
+            6 => Key::Channel(place, Which::Views, id),
             _ => Key::Control,
         }
     }
@@ -65,6 +67,7 @@ mod tests {
             Key::Channel(last, Which::Output, 1 << 31),
             Key::Channel(0, Which::Error, 0),
             Key::Channel(3, Which::Recording, 8),
+            Key::Channel(4, Which::Views, 8),
             Key::Listener(last, 9),
         ] {
             assert_eq!(Key::from_number(key.to_number()), key);

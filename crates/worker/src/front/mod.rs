@@ -18,22 +18,30 @@ mod pump;
 mod ring;
 mod session;
 mod tap;
+mod viewing;
+mod views;
 
 use crate::rest::Rest;
 use crate::start::{Control, Log, Start, WorkerEnd, c_text, ssh_settings};
+use channel::Session;
 use connection::{FrontConnection, TurnResult};
 use fleetgate_ssh::settings::{Limits, Settings};
 use fleetgate_sys::Fd;
 use fleetgate_sys::epoll::{Epoll, Event};
 use fleetgate_wire::node;
-use fleetgate_wire::node::front::{FromFront, ToFront};
+use fleetgate_wire::node::front::{self, FromFront, ToFront};
 use key::Key;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tap::Tap;
 
 /// So many events are taken at once.
 const EVENTS: usize = 64;
+/// What sessions showed that are gone waits for the recorder so long, of so many of them; it is tried again so often.
+const LEFT_PATIENCE: Duration = Duration::from_millis(front::RECORDER_PATIENCE_MS);
+const MAX_LEFT: usize = 64;
+const LEFT_AGAIN_MS: u32 = 20;
 
 /// What a connection needs of the front in its turn.
 struct Context<'a> {
@@ -41,6 +49,32 @@ struct Context<'a> {
     epoll: &'a Epoll,
     log: Log,
     now: Duration,
+    left: &'a mut LeftTaps,
+}
+
+/// Ways to the recorder of sessions that are gone here, each until that has taken all of it.
+#[derive(Default)]
+struct LeftTaps(Vec<(Tap, Duration)>);
+
+impl Context<'_> {
+    /// A session's channel is gone. What it showed before is recorded for all that.
+    fn keep_recording(&mut self, session: &mut Session) {
+        if let Some(tap) = session.pump.left_to_record()
+            && self.left.0.len() < MAX_LEFT
+        {
+            self.left.0.push((tap, self.now + LEFT_PATIENCE));
+        }
+    }
+}
+
+impl LeftTaps {
+    /// Writes what there is room for, and gives up what waited too long: the recorder sees that it ends in a frame.
+    fn flush(&mut self, now: Duration) {
+        self.0.retain_mut(|(tap, until)| {
+            tap.flush();
+            !tap.has_room() && now < *until
+        });
+    }
 }
 
 /// All of it.
@@ -57,6 +91,7 @@ struct Front {
     places: BTreeMap<node::ConnectionNumber, u32>,
     /// Places that have more to do than one turn.
     due: VecDeque<u32>,
+    left: LeftTaps,
 }
 
 /// Serves until the monitor ends it.
@@ -80,6 +115,7 @@ pub(crate) fn run(start: &Start) -> WorkerEnd {
         connections: Vec::new(),
         places: BTreeMap::new(),
         due: VecDeque::new(),
+        left: LeftTaps::default(),
     };
     let Err(ended) = front.run();
     ended
@@ -95,6 +131,10 @@ impl Front {
                 self.next_deadline()
             } else {
                 Some(0)
+            };
+            let timeout = match self.left.0.is_empty() {
+                true => timeout,
+                false => Some(timeout.map_or(LEFT_AGAIN_MS, |timeout| timeout.min(LEFT_AGAIN_MS))),
             };
             // Without a connection it is ended in a moment, or has the next one.
             let timeout = match self.places.is_empty() {
@@ -139,6 +179,9 @@ impl Front {
                 self.hear()?;
             }
             self.pass_deadlines();
+            if !self.left.0.is_empty() {
+                self.left.flush(self.started.elapsed());
+            }
             for _ in 0..self.due.len() {
                 if let Some(place) = self.due.pop_front() {
                     self.turn(place)?;
@@ -191,6 +234,9 @@ impl Front {
             | ToFront::Draining { connection }
             | ToFront::Ending { connection, .. }
             | ToFront::RecordAnew { connection, .. }
+            | ToFront::Viewing { connection, .. }
+            | ToFront::View { connection, .. }
+            | ToFront::EndView { connection, .. }
             | ToFront::End { connection, .. } => *connection,
         };
         if let ToFront::Arrived {
@@ -246,6 +292,7 @@ impl Front {
             epoll: &self.epoll,
             log: self.log,
             now: self.started.elapsed(),
+            left: &mut self.left,
         };
         if let Some(connection) = self
             .connections
@@ -265,6 +312,7 @@ impl Front {
             epoll: &self.epoll,
             log: self.log,
             now: self.started.elapsed(),
+            left: &mut self.left,
         };
         let Some(connection) = self
             .connections
@@ -277,7 +325,7 @@ impl Front {
             TurnResult::Idle => {}
             TurnResult::More => self.becomes_due(place),
             TurnResult::Ended(why) => {
-                connection.forwards_end(&mut context)?;
+                connection.channels_end(&mut context)?;
                 let (number, received, sent) = connection.leave(&self.epoll);
                 self.connections[place as usize] = None;
                 self.places.remove(&number);

@@ -123,7 +123,10 @@ impl FrontConnection {
         };
         self.kept -= ch.pump().shut();
         match ch {
-            Channel::Session(session) => self.session_closed(*session, context),
+            Channel::Session(mut session) => {
+                context.keep_recording(&mut session);
+                self.session_closed(*session, context)
+            }
             Channel::Forward(forward) => self.forward_ended(forward, context),
         }
     }

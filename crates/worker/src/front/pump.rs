@@ -7,6 +7,7 @@
 
 use super::ring::ByteRing;
 use super::tap::Tap;
+use super::views::Views;
 use fleetgate_ssh::Connection;
 use fleetgate_ssh::event::{ChannelId, Stream};
 use fleetgate_sys::{Errno, Fd, file, net, stream};
@@ -14,7 +15,7 @@ use std::rc::Rc;
 
 /// The most that one read asks for: a few of the peer's largest packets. Fewer calls are fewer times that the kernel
 /// wakes the program which fills the pipe, and waits for it to be done with it.
-const CHUNK: usize = 128 * 1024;
+pub(super) const CHUNK: usize = 128 * 1024;
 /// So much of what is beyond a limit is read at a time.
 const DROPPED: usize = 16 * 1024;
 /// After so much a pipe is a busy one and is given more room.
@@ -46,13 +47,13 @@ struct Source {
 }
 
 /// Where bytes from the client go.
-struct Sink {
+pub(super) struct Sink {
     end: End,
     writable: bool,
     /// The loop is told of room.
     watched: bool,
     /// What did not fit.
-    kept: ByteRing,
+    pub(super) kept: ByteRing,
     written: usize,
     /// The client sends nothing more.
     closing: bool,
@@ -80,6 +81,8 @@ pub(super) enum Which {
     Error,
     /// The pipe to the recorder.
     Recording,
+    /// A viewer's socket.
+    Views,
 }
 
 /// All of one channel's.
@@ -87,7 +90,7 @@ pub(super) enum Which {
 pub(super) struct Pump {
     output: Option<Source>,
     error: Option<Source>,
-    sink: Option<Sink>,
+    pub(super) sink: Option<Sink>,
     /// What the client sent before there were descriptors.
     early: Option<ByteRing>,
     /// The terminal, for its size and breaks.
@@ -96,6 +99,10 @@ pub(super) struct Pump {
     pub(super) sent: u64,
     /// From it.
     pub(super) received: u64,
+    /// The first bytes from the socket were an SSH server's.
+    pub(super) is_ssh: bool,
+    /// Then none of it is passed on.
+    pub(super) refuses_ssh: bool,
     /// The socket is reset: neither direction goes on.
     pub(super) dead: bool,
     /// So much may go to the client in all.
@@ -104,6 +111,10 @@ pub(super) struct Pump {
     cut: bool,
     /// The way to the recorder, of a session that is recorded.
     tap: Option<Box<Tap>>,
+    /// Who else sees it.
+    pub(super) views: Option<Box<Views>>,
+    /// So much of a file goes to the client before anything else.
+    pub(super) first: Option<(Fd, u64)>,
 }
 
 impl Pump {
@@ -136,6 +147,12 @@ impl Pump {
             self.tap = None;
         }
         is_done
+    }
+
+    /// The channel is gone: the way to the recorder, where that has not taken everything yet.
+    pub(super) fn left_to_record(&mut self) -> Option<Tap> {
+        let mut tap = self.tap.take()?;
+        (!tap.finish()).then_some(*tap)
     }
 
     /// The terminal, for who asks how it is set.
@@ -239,6 +256,8 @@ impl Pump {
                 }
                 None
             }
+            // They are looked at in each turn.
+            Which::Views => None,
         };
         if let Some(source) = source {
             source.readable |= readable;
@@ -259,7 +278,7 @@ impl Pump {
     /// Whether there may be something for the client.
     pub(super) fn is_readable(&self) -> bool {
         let readable = |s: &Option<Source>| s.as_ref().is_some_and(|s| s.readable);
-        readable(&self.output) || readable(&self.error)
+        readable(&self.output) || readable(&self.error) || self.first.is_some()
     }
 
     /// Whether its program is not started yet.
@@ -275,7 +294,7 @@ impl Pump {
 
     /// Whether nothing more comes for the client.
     pub(super) fn is_drained(&self) -> bool {
-        self.output.is_none() && self.error.is_none()
+        self.output.is_none() && self.error.is_none() && self.first.is_none()
     }
 
     /// Whether nothing more goes to where the client's bytes went.
@@ -289,11 +308,17 @@ impl Pump {
         if let Some(tap) = &mut self.tap {
             tap.flush();
         }
+        if let Some(views) = &mut self.views {
+            views.flush();
+        }
         stop
     }
 
     fn pour_unrecorded(&mut self, core: &mut Connection, channel: ChannelId, share: usize) -> PourStop {
         let mut poured = 0;
+        if let Some(stop) = self.pour_first(core, channel, share, &mut poured) {
+            return stop;
+        }
         for (slot, to) in [
             (&mut self.output, Stream::Main),
             (&mut self.error, Stream::Stderr),
@@ -332,9 +357,18 @@ impl Pump {
                 let chunk = usize::try_from(left).map_or(CHUNK, |left| left.min(CHUNK));
                 let read = core.write_parts(channel, to, chunk, |places| {
                     most = places.iter().map(|p| p.len()).sum();
-                    let read = source.end.read(places);
+                    let mut read = source.end.read(places);
+                    if self.sent == 0 && source.end.kind == Kind::Socket {
+                        self.is_ssh = greets_as_ssh(places, read);
+                        if self.is_ssh && self.refuses_ssh {
+                            read = Err(Errno::EACCES);
+                        }
+                    }
                     if let (Ok(n @ 1..), Some(tap)) = (&read, &mut self.tap) {
                         tap.output(to == Stream::Stderr, places, *n);
+                    }
+                    if let (Ok(n @ 1..), Some(views)) = (&read, &mut self.views) {
+                        views.output(places, *n);
                     }
                     read
                 });
@@ -415,6 +449,7 @@ impl Pump {
 
     /// The client reads nothing more of the output.
     pub(super) fn end_output(&mut self) {
+        self.first = None;
         self.output = None;
     }
 
@@ -427,6 +462,14 @@ impl Pump {
             let _ = net::shut_sending(&sink.end.fd);
         }
     }
+}
+
+/// Whether the first bytes from somewhere are an SSH server's (RFC 4253, section 4.2). It may send other lines before, which
+/// OpenSSH's does not.
+fn greets_as_ssh(places: &[&mut [u8]], read: Result<usize, Errno>) -> bool {
+    let n = read.unwrap_or(0);
+    let first = places.first();
+    first.is_some_and(|first| first[..n.min(first.len())].starts_with(b"SSH-"))
 }
 
 impl Source {
@@ -490,7 +533,7 @@ impl Sink {
     }
 
     /// Writes what fits.
-    fn write(&mut self, bytes: &[u8]) -> Result<usize, Errno> {
+    pub(super) fn write(&mut self, bytes: &[u8]) -> Result<usize, Errno> {
         let mut done = 0;
         while self.writable && done < bytes.len() {
             match self.end.write(&bytes[done..]) {

@@ -418,6 +418,7 @@ impl FrontConnection {
             return;
         }
         if session.exited {
+            session.pump.end_views();
             // Its last words are with the recorder before the client hears of the end.
             if !session.pump.finish_recording() {
                 return self.notice_recording(channel);

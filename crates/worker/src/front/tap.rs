@@ -7,16 +7,12 @@
 //! recording is lost because the recorder is slow for a moment. Where that lasts too long the monitor is told.
 
 use fleetgate_record::frame::{self, Kind, MAX_BYTES};
+use fleetgate_record::limit::Limited;
 use fleetgate_record::pipe::{self, Head};
 use fleetgate_sys::{Errno, Fd, clock, file, terminal};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// So much of each stream of a program without a terminal is recorded: what a person would have read. A transfer of
-/// gigabytes makes no more, and is counted.
-const STREAM_LIMIT: u64 = 64 << 10;
-/// So much more of each is, for each minute that it lasts: who filled the limit with noise is not unseen afterwards.
-const STREAM_REFILL: u64 = 16 << 10;
 /// So many bytes of frames go out without waiting for the end of the turn.
 const TOGETHER: usize = 32 << 10;
 /// A session that shows less in a turn keeps no more room than this.
@@ -47,30 +43,15 @@ pub(super) struct Tap {
     told: bool,
 }
 
-/// A stream that is recorded up to a limit.
-struct Limited {
-    kind: Kind,
-    left: u64,
-    omitted: u64,
-    /// In microseconds since the session's start.
-    filled: u64,
-}
-
 impl Tap {
     /// Of a session that began at `since`; its terminal, if it has one.
     pub(super) fn new(pipe: Fd, since: u64, input: bool, terminal: Option<Rc<Fd>>) -> Tap {
-        let limited = |kind| Limited {
-            kind,
-            left: STREAM_LIMIT,
-            omitted: 0,
-            filled: 0,
-        };
         Tap {
             pipe,
             since,
             input,
             terminal,
-            streams: [Kind::Stdout, Kind::Stderr, Kind::Stdin].map(limited),
+            streams: [Kind::Stdout, Kind::Stderr, Kind::Stdin].map(Limited::new),
             kept: Vec::new(),
             sent: 0,
             open: None,
@@ -79,6 +60,11 @@ impl Tap {
             stuck: None,
             told: false,
         }
+    }
+
+    /// What its frames count their time from.
+    pub(super) fn since(&self) -> u64 {
+        self.since
     }
 
     /// Whether more output may be read: what was read before is with the recorder.
@@ -145,13 +131,17 @@ impl Tap {
         }
     }
 
+    /// Somebody sees the session from here on: a size, which is what it was, parts what was shown before from what comes.
+    pub(super) fn mark(&mut self, columns: u16, rows: u16) {
+        self.put(Kind::Resize, &frame::resize(columns, rows));
+        self.flush();
+    }
+
     /// The session is over: what was not recorded is told. Whether everything is with the recorder.
     pub(super) fn finish(&mut self) -> bool {
         for stream in 0..self.streams.len() {
-            let Limited { kind, omitted, .. } = self.streams[stream];
-            if omitted > 0 {
-                self.streams[stream].omitted = 0;
-                self.put(Kind::Omitted, &frame::omission(kind, omitted));
+            if let Some(omission) = self.streams[stream].omission() {
+                self.put(Kind::Omitted, &omission);
             }
         }
         self.flush();
@@ -193,15 +183,8 @@ impl Tap {
     fn put_limited(&mut self, stream: usize, bytes: &[u8]) {
         let now = self.now();
         let limited = &mut self.streams[stream];
-        let refill = now.saturating_sub(limited.filled) * STREAM_REFILL / 60_000_000;
-        if refill > 0 {
-            limited.filled = now;
-            limited.left = (limited.left + refill).min(STREAM_LIMIT);
-        }
-        let count = usize::try_from(limited.left).map_or(bytes.len(), |left| left.min(bytes.len()));
-        limited.left -= count as u64;
-        limited.omitted += (bytes.len() - count) as u64;
-        let kind = limited.kind;
+        let count = limited.take(now, bytes.len());
+        let kind = limited.kind();
         self.put(kind, &bytes[..count]);
     }
 

@@ -46,6 +46,43 @@ fn a_connection_goes_both_ways_and_closes_by_halves() {
 }
 
 #[test]
+fn a_connection_on_to_an_ssh_server_is_marked_or_closed() {
+    for (greeting, refuses, is_ssh) in [
+        (&b"SSH-2.0-OpenSSH_10.0\r\n"[..], false, true),
+        (b"SSH-2.0-OpenSSH_10.0\r\n", true, true),
+        (b"220 mail.example ESMTP\r\n", true, false),
+    ] {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = listener.local_addr().expect("bound").port();
+        let peer = std::thread::spawn(move || {
+            let (mut socket, _) = listener.accept().expect("somebody comes");
+            socket.write_all(greeting).expect("it is read");
+            let _ = socket.read_to_end(&mut Vec::new());
+        });
+        let mut w = World::new();
+        if refuses {
+            w.permits = w.permits.with(FrontPermit::NoOnwardSsh);
+        }
+        let c = w.login();
+        let ch = w.clients[c].core.open(&direct(port)).expect("allowed");
+        w.until(|w| w.clients[c].said.contains(&Said::Opened(ch.0)));
+        let is_passed = !(is_ssh && refuses);
+        if is_passed {
+            w.until(|w| w.output(c, ch, Stream::Main) == greeting);
+            w.clients[c].core.eof(ch);
+        }
+        w.until(|w| w.clients[c].said.contains(&Said::Closed(ch.0)));
+        peer.join().expect("it ends");
+        assert_eq!(w.output(c, ch, Stream::Main).is_empty(), !is_passed);
+        let told =
+            |t: &FromFront| matches!(t, FromFront::Forwarded { onward_ssh, .. } if *onward_ssh == is_ssh);
+        w.until(|w| w.told.iter().any(told));
+        let denied = |t: &FromFront| matches!(t, FromFront::Denied { .. });
+        assert_eq!(w.told.iter().any(denied), !is_passed);
+    }
+}
+
+#[test]
 fn what_was_sent_before_a_close_is_passed_on_however_slowly_it_is_taken() {
     const SENT: usize = 3_000_000;
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");

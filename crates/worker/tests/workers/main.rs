@@ -5,4 +5,5 @@ mod bounds;
 mod connections;
 mod forwards;
 mod sessions;
+mod views;
 mod world;

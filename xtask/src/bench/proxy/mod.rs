@@ -6,6 +6,7 @@
 
 mod bulk;
 mod fleet;
+pub mod intake;
 
 use super::{Bench, Goal, Promised};
 use crate::bench::ssh::cluster::Cluster;

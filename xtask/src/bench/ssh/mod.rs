@@ -21,6 +21,7 @@ pub(super) mod load;
 mod many;
 pub mod memory;
 pub mod record;
+pub mod rsync;
 pub(super) mod server;
 mod steps;
 pub(super) mod world;

@@ -1,5 +1,6 @@
 //! `cargo xtask bench record`: what recording costs. Two nodes of ours that differ in that alone, by OpenSSH's client over
-//! connections that are open already; and the bytes of a recording, beside asciinema's of the same session, compressed.
+//! connections that are open already; and the bytes of a recording, beside asciinema's of the same session, compressed: of a burst
+//! of two seconds, recorded by both, and of an hour in which somebody types (`bench-recording` makes that without waiting for it).
 //!
 //! Recordings lie in memory, so that no disk is measured. Output is what `yes` writes to a terminal, and for bulk a file
 //! without one. The typed key goes to `cat` in a terminal that echoes it.
@@ -8,7 +9,7 @@ use super::CIPHER;
 use super::server::{Kind, Master, OURS, Server};
 use super::world::{LARGE, World, login};
 use crate::bench::{Bench, Goal, Promised, Subject, rival};
-use crate::shell::Result;
+use crate::shell::{Result, build_benches};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -45,7 +46,7 @@ pub const PROMISES: &[Promised] = &[
     },
 ];
 
-const RECORDED: Kind = Kind::Ours {
+pub(super) const RECORDED: Kind = Kind::Ours {
     pam: false,
     timed: false,
     watched: false,
@@ -53,7 +54,7 @@ const RECORDED: Kind = Kind::Ours {
     installed: false,
     recorded: true,
 };
-const PLAIN: Kind = OURS.with(true, false);
+pub(super) const PLAIN: Kind = OURS.with(true, false);
 
 /// What `yes` writes in one transfer, in MB.
 const OUTPUT: usize = 50;
@@ -81,18 +82,19 @@ pub fn measure(bench: &mut Bench) -> Result {
     processor_time(bench, &lines, &yes)?;
     keys(bench, &lines)?;
     memory(bench, &world, &lines)?;
-    bytes(bench, &world, &lines[0])
+    burst(bench, &world, &lines[0])?;
+    hour(bench, &world)
 }
 
 /// A node and an open connection to it.
-struct Line<'a> {
+pub(super) struct Line<'a> {
     world: &'a World,
     server: Server,
     master: Master,
 }
 
 impl<'a> Line<'a> {
-    fn open(world: &'a World, kind: Kind) -> Result<Line<'a>> {
+    pub(super) fn open(world: &'a World, kind: Kind) -> Result<Line<'a>> {
         let server = Server::start(world, kind)?;
         let master = Master::connect(world, &server, &login(0), CIPHER)?;
         Ok(Line {
@@ -102,12 +104,12 @@ impl<'a> Line<'a> {
         })
     }
 
-    fn name(&self) -> &'static str {
+    pub(super) fn name(&self) -> &'static str {
         self.server.kind.name()
     }
 
     /// `ssh` with a terminal or without one.
-    fn command(&self, terminal: &str, command: &str) -> Command {
+    pub(super) fn command(&self, terminal: &str, command: &str) -> Command {
         let mut ssh = self.master.client(self.world);
         ssh.args([terminal, "127.0.0.1", command]).stderr(Stdio::null());
         ssh
@@ -271,34 +273,18 @@ fn memory(bench: &mut Bench, world: &World, lines: &[Line<'_>]) -> Result {
     bench.promise(MEMORY, (each[0] - each[1]).max(0.0) / 256.0)
 }
 
-/// A session as people have it, for both: what a shell prints, key by key, with pauses left out.
+/// What a shell prints, word by word, with pauses left out.
 const SESSION: &str = "for d in /etc /usr/bin /usr/share/doc /var/log; do for w in ls -l $d; do printf '%s ' $w; done; echo; \
     ls -l --color=always $d | head -n 150; sleep 0.05; done; seq 1 300; dmesg 2>/dev/null | head -n 100; ps aux | head -n 60; \
     for n in $(seq 1 100); do printf '\\r%3d %% of it' $n; sleep 0.01; done; echo; cat /etc/services | head -n 200";
 
-fn bytes(bench: &mut Bench, world: &World, line: &Line<'_>) -> Result {
+/// The bytes of a burst, and no promise: people do not read so fast.
+fn burst(bench: &mut Bench, world: &World, line: &Line<'_>) -> Result {
     let asciinema = rival("asciinema", "asciinema")?;
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for _ in 0..bench.rounds(3) {
-        let before = recordings(&world.recordings(line.server.port));
-        line.run("-tt", SESSION)?;
-        let until = Instant::now() + Duration::from_secs(10);
-        let new = loop {
-            let now = recordings(&world.recordings(line.server.port));
-            let new = now
-                .into_iter()
-                .find(|path| !before.contains(path) && !path.with_extension("tail").exists());
-            match new {
-                Some(new) => break new,
-                None if Instant::now() > until => return Err("no recording was finished".to_owned()),
-                None => sleep(Duration::from_millis(20)),
-            }
-        };
-        let length = |path: &Path| {
-            let facts = path.metadata().map_err(|e| format!("{}: {e}", path.display()))?;
-            Ok::<f64, String>(facts.len() as f64)
-        };
-        ours.push(length(&new)?);
+        let (bytes, _) = finished(world, line, || line.run("-tt", SESSION))?;
+        ours.push(bytes);
         let cast = world.at.join("session.cast");
         let status = Command::new(&asciinema)
             .args(["rec", "--quiet", "--overwrite", "--command", SESSION])
@@ -311,15 +297,70 @@ fn bytes(bench: &mut Bench, world: &World, line: &Line<'_>) -> Result {
         if !status.success() {
             return Err(format!("asciinema: {status}"));
         }
-        let gzip = Command::new("gzip").arg("-f").arg(&cast).status();
-        if !gzip.is_ok_and(|status| status.success()) {
-            return Err("gzip failed".to_owned());
-        }
-        theirs.push(length(&cast.with_extension("cast.gz"))?);
+        theirs.push(zipped(&cast)?);
     }
-    bench.record("bytes of a recording", RECORDED.name(), "bytes", ours);
-    bench.record("bytes of a recording", "asciinema, gzip", "bytes", theirs);
-    bench.promise_of(BYTES, "bytes of a recording", RECORDED.name(), "asciinema, gzip")
+    bench.record("bytes of a burst's recording", RECORDED.name(), "bytes", ours);
+    bench.record("bytes of a burst's recording", ZIPPED, "bytes", theirs);
+    Ok(())
+}
+
+const ZIPPED: &str = "asciinema, gzip";
+
+/// The bytes of an hour in a shell: by the code that the recorder writes with, and in asciinema's format.
+fn hour(bench: &mut Bench, world: &World) -> Result {
+    build_benches(&["bench-recording"])?;
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    for seed in 1..=bench.rounds(5) {
+        let made = Command::new(bench.programs.join("bench-recording"))
+            .arg(&world.at)
+            .arg(seed.to_string())
+            .status();
+        if !made.is_ok_and(|status| status.success()) {
+            return Err("bench-recording failed".to_owned());
+        }
+        ours.push(length(&world.at.join("hour.rec"))?);
+        theirs.push(zipped(&world.at.join("hour.cast"))?);
+    }
+    let case = "bytes of the recording of an hour in a shell";
+    bench.record(case, RECORDED.name(), "bytes", ours);
+    bench.record(case, ZIPPED, "bytes", theirs);
+    bench.promise_of(BYTES, case, RECORDED.name(), ZIPPED)
+}
+
+fn length(path: &Path) -> Result<f64> {
+    let facts = path.metadata().map_err(|e| format!("{}: {e}", path.display()))?;
+    Ok(facts.len() as f64)
+}
+
+/// The length of a file that gzip has made smaller.
+fn zipped(path: &Path) -> Result<f64> {
+    let gzip = Command::new("gzip").arg("-f").arg(path).status();
+    if !gzip.is_ok_and(|status| status.success()) {
+        return Err("gzip failed".to_owned());
+    }
+    length(&path.with_extension("cast.gz"))
+}
+
+/// How long the recording is of what `session` does, and what that gives.
+pub(super) fn finished<T>(
+    world: &World,
+    line: &Line<'_>,
+    session: impl FnOnce() -> Result<T>,
+) -> Result<(f64, T)> {
+    let directory = world.recordings(line.server.port);
+    let before = recordings(&directory);
+    let done = session()?;
+    let until = Instant::now() + Duration::from_secs(10);
+    loop {
+        let new = recordings(&directory)
+            .into_iter()
+            .find(|path| !before.contains(path) && !path.with_extension("tail").exists());
+        match new {
+            Some(new) => return Ok((length(&new)?, done)),
+            None if Instant::now() > until => return Err("no recording was finished".to_owned()),
+            None => sleep(Duration::from_millis(20)),
+        }
+    }
 }
 
 fn recordings(directory: &Path) -> Vec<PathBuf> {

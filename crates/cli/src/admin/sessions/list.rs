@@ -54,6 +54,28 @@ pub fn list(given: &Arguments) -> Outcome {
     )
 }
 
+/// The node on which the session runs whose id begins so, as auth knows it.
+pub fn node_of(given: &Arguments, id: &str) -> Result<String, Box<dyn std::error::Error>> {
+    let running = of_cluster(given, false).map_err(|e| {
+        format!("{e}\nWhere the session runs is for auth to say; with `--node NODE` nobody has to be asked")
+    })?;
+    let is = |session: &&Session| session.runs && text(&session.started, "session").starts_with(id);
+    let nodes: Vec<&str> = running
+        .iter()
+        .filter(is)
+        .map(|session| text(&session.started, "node"))
+        .collect();
+    match nodes[..] {
+        [node] => Ok(node.to_owned()),
+        [] => Err(format!(
+            "no session with the id {id} runs: `fleetgate sessions ls` lists those that do, and `fleetgate sessions play` plays the \
+             recordings of others"
+        )
+        .into()),
+        _ => Err(format!("{id} begins the ids of several sessions: give more of it").into()),
+    }
+}
+
 fn of_cluster(given: &Arguments, all: bool) -> Result<Vec<Session>, ClientError> {
     let request = |present| EventsRequest {
         node: given.value("node").unwrap_or_default().to_owned(),

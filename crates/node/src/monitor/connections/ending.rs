@@ -3,6 +3,7 @@
 use super::{GRACE_MARGIN, Stage};
 use crate::monitor::Monitor;
 use crate::monitor::audit::Event;
+use crate::monitor::live;
 use crate::monitor::metrics::LoginResult;
 use crate::monitor::strangers::StrangerEvent;
 use crate::monitor::timers::now;
@@ -80,6 +81,7 @@ impl Monitor {
             .open_login()
             .map_or(&[][..], |open_login| &open_login.cluster_logins);
         self.sessions.connection_ended(number, cluster_logins);
+        live::connection_over(&mut self.tools, number);
         self.networks.connection_ended(number);
     }
 
@@ -114,6 +116,7 @@ impl Monitor {
                     .forwards
                     .tell_further(&self.tools.audit, number, open_login.grant.login.as_str());
                 self.sessions.connection_ended(number, &open_login.cluster_logins);
+                live::connection_over(&mut self.tools, number);
                 self.networks.connection_ended(number);
                 self.fronts.left(front, number, &mut self.tools.timers);
             }

@@ -245,6 +245,7 @@ pub(super) fn front_permits_in_cluster(open_login: &OpenLogin, now: Duration) ->
         true => offered,
         false => [FrontPermit::Shell, FrontPermit::Exec, FrontPermit::Sftp]
             .into_iter()
+            .chain(open_login.refuses_onward_ssh().map(|_| FrontPermit::NoOnwardSsh))
             .fold(offered, FrontPermits::with),
     }
 }

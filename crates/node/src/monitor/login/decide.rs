@@ -45,6 +45,14 @@ impl LoginAttempt {
             Method::KeyboardInteractive { .. } => LoginMethod::KeyboardInteractive,
             Method::Other { .. } => return self.refuse("other", "a method that is not there", context),
         };
+        let is_viewer = name.as_ref().is_some_and(AccountName::is_viewer);
+        if is_viewer && way != LoginMethod::PublicKey {
+            return self.refuse(
+                way.name(),
+                "who only watches sessions shows a certificate",
+                context,
+            );
+        }
         if !self.progress.open().contains(&way) {
             return self.refuse(way.name(), "the method is not open", context);
         }
@@ -63,6 +71,8 @@ impl LoginAttempt {
         };
         let closed_because = name.as_ref().and_then(|_| closed(known.account, context));
         let by_lists = match (known.account, &name) {
+            // The lists are about accounts.
+            _ if is_viewer => Ok(()),
             (Some(account), Some(name)) => allowed(account, name, known.groups, &trust, context),
             _ => Err("there is no such account".to_owned()),
         };
@@ -191,7 +201,8 @@ impl LoginAttempt {
         if !self.progress.went(way) {
             return self.rejected(true);
         }
-        if context.tools.pam && self.accepted.is_none() {
+        let is_viewer = self.login().is_some_and(|login| login.is_viewer());
+        if context.tools.pam && self.accepted.is_none() && !is_viewer {
             return self.talk(Purpose::Account, context);
         }
         self.conclude(context)
@@ -241,6 +252,9 @@ impl LoginAttempt {
             if let Some((user, refusal)) = again {
                 return self.deny("login", user, refusal, context);
             }
+        }
+        if login.is_viewer() && cluster_logins.is_empty() {
+            return self.fail("only users of the cluster watch sessions", context);
         }
         let base = all.permits.within(self.trust.permits.clone());
         if let Some(container) = login.container()

@@ -7,7 +7,7 @@ use crate::monitor::names::Lane;
 use crate::monitor::tools::Tools;
 use crate::monitor::wakes::Key;
 use fleetgate_launch::{Begun, Launch, LaunchError, RunningHelper};
-use fleetgate_policy::AccountName;
+use fleetgate_policy::{AccountName, VIEWER};
 use fleetgate_sys::{file, process};
 use fleetgate_wire::common::{Account, Ids};
 use fleetgate_wire::home::{CheckHome, MAX_KEY_FILE};
@@ -25,6 +25,21 @@ pub struct AccountLookups {
     account: Lookup<Option<Account>>,
     groups: Lookup<Vec<String>>,
     files: Lookup<Files>,
+}
+
+/// What stands for an account where somebody only sees sessions of others.
+pub fn viewer() -> Account {
+    Account {
+        name: CString::new(VIEWER).unwrap_or_default(),
+        ids: Ids {
+            uid: NOBODY,
+            gid: NOBODY,
+            groups: Vec::new(),
+        },
+        home: c"/".into(),
+        shell: c"/bin/false".into(),
+        ageing: None,
+    }
 }
 
 /// One fact.
@@ -67,6 +82,12 @@ impl AccountLookups {
         tools: &mut Tools,
         (lane, key): (Lane, Key),
     ) -> Option<AccountFacts<'_>> {
+        if user == VIEWER.as_bytes() {
+            // No account, so nobody is asked: nothing runs by it.
+            self.account = Lookup::Known(Some(viewer()));
+            self.groups = Lookup::Known(Vec::new());
+            self.files = Lookup::Known(Files::default());
+        }
         if let Lookup::No = self.account {
             self.account = match name(user) {
                 None => Lookup::Known(None),

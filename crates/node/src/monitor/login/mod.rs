@@ -13,6 +13,8 @@ mod publickey;
 mod refusal_delay;
 mod refusals;
 
+pub use facts::viewer;
+
 use super::tools::Tools;
 use crate::config::cluster::ClusterLogin;
 use crate::config::trust::{LoginMethod, Trust};

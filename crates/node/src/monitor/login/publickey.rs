@@ -6,7 +6,7 @@ use crate::config::cluster::{Cluster, ClusterLogin};
 use crate::config::trust::Trust;
 use fleetgate_policy::cluster::{ContainerLabels, NO_CONTAINERS};
 use fleetgate_policy::grant::How;
-use fleetgate_policy::{AccountName, Permits, cluster, login_matches};
+use fleetgate_policy::{AccountName, Permits, VIEWER, cluster, login_matches};
 use fleetgate_ssh::auth::PublicKey;
 use fleetgate_ssh::key::{
     Algorithm, AuthorizedKeys, Certificate, CertificateKind, Claimant, KeyOrCertificate, LineMatch,
@@ -237,7 +237,11 @@ fn by_cluster(
 ) -> Result<KeyMatch, KeyRefusal> {
     let quietly = |why: String| Err(KeyRefusal::Quietly(why));
     let mut names = certificate.principals().iter();
-    let name = names.find(|name| login_matches(name, claimant.login) || *name == account);
+    let name = match claimant.login {
+        // No role lists it: by any name that the certificate has, since the roles decide alone.
+        VIEWER => names.next(),
+        _ => names.find(|name| login_matches(name, claimant.login) || *name == account),
+    };
     let named = name.map_or(claimant.login, String::as_str);
     let checked = certificate.check_user(&UserCheck {
         trusted: &|key| cluster.is_user_ca(key),

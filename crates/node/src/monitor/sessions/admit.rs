@@ -13,8 +13,8 @@ use crate::monitor::network::Networks;
 use crate::monitor::open_login::OpenLogin;
 use crate::monitor::timers::now;
 use crate::monitor::tools::Tools;
-use fleetgate_policy::Watching;
 use fleetgate_policy::commands::NamedCommand;
+use fleetgate_policy::{Watching, recording};
 use fleetgate_wire::common::Account;
 use fleetgate_wire::node::ConnectionNumber;
 use fleetgate_wire::node::front::{Start, Ticket};
@@ -120,10 +120,13 @@ impl Sessions {
             .cluster_logins
             .iter()
             .map(|of| (of.allowed.recording, of.allowed.recording_failure));
-        let recording = match named_command {
+        let level = match named_command {
             Some(_) => Default::default(),
             None => tools.config.recording.of_session(decisions),
         };
+        let of_roles = open_login.cluster_logins.iter();
+        let recipients = of_roles.map(|of| &of.allowed.recording_recipients[..]);
+        let recipients = recording::union(recipients.chain([&tools.config.recording.recipients[..]]));
         // What a container answers is nobody else's.
         let same = named_command.filter(|_| container.is_none()).and_then(|command| {
             let account = match &runs_as {
@@ -199,7 +202,13 @@ impl Sessions {
                 display,
                 context: None,
                 watching,
-                recording,
+                recording: level,
+                recipients,
+                recording_keep: open_login
+                    .cluster_logins
+                    .iter()
+                    .filter_map(|of| of.allowed.recording_keep)
+                    .max(),
                 roles: roles(&open_login.cluster_logins),
                 cluster_user: ClusterUser::of(&open_login.cluster_logins),
                 shared_pam: if pam { open_login.pam.for_session() } else { None },

@@ -81,7 +81,12 @@ impl Sessions {
             // What the helper looks at for others.
             account_in_use_without_shell(&pending.grant, &pending.account)?;
         }
-        let recording = recorded::prepare(tools, (session.connection, session.id), &session.login, pending)?;
+        let recording = recorded::prepare(
+            tools,
+            (session.connection, session.id),
+            (session.user.as_deref(), &session.login),
+            pending,
+        )?;
         let order = match &pending.decided.program {
             Permitted::Sftp { arguments } => HelperOrder::file_server(&facts, arguments, &tools.resolver)?,
             _ => {

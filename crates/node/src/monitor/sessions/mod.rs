@@ -24,11 +24,14 @@ pub mod order;
 mod pending;
 mod prepare;
 mod recorded;
+pub(in crate::monitor) use recorded::ENOUGH;
 mod running;
+mod shown;
 
 pub use choose::{SessionRefusal, front_permits};
 pub use facts::Inherited;
 pub use running::usage;
+pub use shown::ShownSession;
 
 use super::audit::{EndCommand, Event, SessionKind, Usage, digits};
 use super::timers::Timer;

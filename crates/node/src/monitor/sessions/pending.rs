@@ -5,7 +5,7 @@ use crate::monitor::containers::Entry;
 use crate::monitor::timers::Timer;
 use fleetgate_launch::SessionToClose;
 use fleetgate_launch::within_pam::SharedPam;
-use fleetgate_policy::recording::{Recording, RecordingFailure};
+use fleetgate_policy::recording::{Recipient, Recording, RecordingFailure};
 use fleetgate_policy::{Grant, Watching};
 use fleetgate_recorder::recordings::Prepared;
 use fleetgate_sys::Fd;
@@ -14,6 +14,7 @@ use fleetgate_wire::node::ConnectionAddresses;
 use fleetgate_wire::node::front::Start;
 use std::ffi::CString;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A session on its way.
 pub(super) struct PendingSession {
@@ -30,6 +31,10 @@ pub(super) struct PendingSession {
     pub(super) watching: Watching,
     /// How much of it is recorded, and what happens where that cannot be.
     pub(super) recording: (Recording, RecordingFailure),
+    /// For how long the cluster keeps the recording, where a role says.
+    pub(super) recording_keep: Option<Duration>,
+    /// For whom the recording is encrypted, if it is.
+    pub(super) recipients: Vec<Recipient>,
     /// The roles that let it in, for the recording.
     pub(super) roles: Vec<String>,
     pub(super) cluster_user: ClusterUser,

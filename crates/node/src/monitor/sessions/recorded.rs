@@ -10,6 +10,7 @@ use fleetgate_base::own;
 use fleetgate_policy::permits::Program as Permitted;
 use fleetgate_policy::recording::RecordingFailure;
 use fleetgate_recorder::directory::KEPT_DAYS;
+use fleetgate_recorder::directory::begun::Begun;
 use fleetgate_recorder::recordings::{self, Prepared, Whose};
 use fleetgate_sys::{Fd, clock};
 use fleetgate_wire::common::SessionId;
@@ -18,15 +19,20 @@ use fleetgate_wire::node::front::Recorded;
 use fleetgate_wire::node::recorder::MAX_JSON;
 use serde_json::{Map, Value, json};
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 /// The most of a command line that is in a recording's first frame; the audit log has all of it.
 const MAX_COMMAND: usize = MAX_JSON / 8;
+
+/// Why there is no more room for one user.
+pub(in crate::monitor) const ENOUGH: &str = "little is left of recording.max_size, and this user's recordings of the last days have \
+     a quarter of it already";
 
 /// A recording's files, or why there are none where the session goes on without; nothing where none is wanted.
 pub(super) fn prepare(
     tools: &Tools,
     (connection, session): (ConnectionNumber, SessionId),
-    login: &str,
+    (user, login): (Option<&str>, &str),
     pending: &PendingSession,
 ) -> Result<Option<Result<Prepared, String>>, SessionRefusal> {
     let (recording, on_failure) = pending.recording;
@@ -35,10 +41,21 @@ pub(super) fn prepare(
     }
     let has_stream = !matches!(pending.decided.program, Permitted::Sftp { .. });
     let settings = &tools.config.recording;
+    let max_size = settings.max_size.0;
     let prepared = match tools.recordings.fullness().load(Ordering::Relaxed) {
+        false if tools.recordings.has_enough(user.unwrap_or(login), max_size) => Err(ENOUGH.to_owned()),
         false => own::unchanged(&settings.directory)
             .map_err(|e| e.to_string())
-            .and_then(|()| recordings::prepare(&settings.directory, session, pending.recording, has_stream)),
+            .and_then(|()| {
+                let begun = Begun::of(&tools.config.state_directory);
+                recordings::prepare(
+                    (&settings.directory, begun),
+                    session,
+                    pending.recording,
+                    &pending.recipients,
+                    has_stream,
+                )
+            }),
         true => Err(format!(
             "{} holds as much as it may (recording.max_size), and all of it is of the last {KEPT_DAYS} days: move recordings \
              away, or raise max_size",
@@ -88,6 +105,7 @@ pub(super) fn begin(
         connection: session.connection,
         ticket: session.ticket,
         login: session.login.clone(),
+        user: session.user.as_ref().unwrap_or(&session.login).clone(),
     };
     let (recording, on_failure) = pending.recording;
     let first_frame = first_frame(tools, session, pending);
@@ -140,9 +158,25 @@ fn first_frame(tools: &Tools, session: &Session, pending: &PendingSession) -> Ve
         }),
     );
     put("recording", Some(pending.recording.0.name().into()));
+    if !pending.recipients.is_empty() {
+        let recipients = pending.recipients.iter().map(ToString::to_string);
+        put("recipients", Some(recipients.collect::<Vec<_>>().into()));
+    }
     if !pending.roles.is_empty() {
         put("roles", Some(pending.roles.clone().into()));
     }
+    put("keep_days", pending.recording_keep.map(|keep| days(keep).into()));
+    // Roles choose whose recordings may be seen by the labels that the node had, also when it has others or has gone.
+    let labels = tools.cluster.as_ref().map(|cluster| cluster.labels());
+    put(
+        "labels",
+        labels.map(|labels| {
+            labels
+                .iter()
+                .map(|(key, value)| (key, Value::from(value)))
+                .collect()
+        }),
+    );
     let bytes = Value::Object(frame).to_string().into_bytes();
     match bytes.len() <= MAX_JSON {
         true => bytes,
@@ -151,6 +185,11 @@ fn first_frame(tools: &Tools, session: &Session, pending: &PendingSession) -> Ve
             .to_string()
             .into_bytes(),
     }
+}
+
+/// In days, a begun one counted as a whole one.
+fn days(time: Duration) -> u64 {
+    time.as_secs().div_ceil(86_400)
 }
 
 fn node_name(tools: &Tools) -> Option<String> {

@@ -321,6 +321,7 @@ impl Sessions {
             Some(Exit::Signal { number, .. }) => (None, Some(number)),
             None => (None, None),
         };
+        tools.views.session_over(&session.id);
         tools.recordings.end(&session.id, recorded::end(code, signal));
         tools.audit.tell(Event::SessionEnded {
             connection,

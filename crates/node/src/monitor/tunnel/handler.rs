@@ -151,6 +151,11 @@ impl Monitor {
                     );
                 }
             }
+            FromTunnel::Uploaded { session, answer } => {
+                if !is_leaving && !self.housekeeping.answered(session, answer) {
+                    return Err("an answer about a recording that it was not asked about");
+                }
+            }
             FromTunnel::Attest { proxy } => {
                 if !is_leaving {
                     if !tunnel.stated.contains(&proxy) {

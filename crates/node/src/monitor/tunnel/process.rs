@@ -7,6 +7,7 @@ use crate::monitor::Monitor;
 use crate::monitor::audit::Shipping;
 use crate::monitor::timers::now;
 use crate::monitor::workers::{WorkerId, WorkerKind};
+use fleetgate_sys::Fd;
 use fleetgate_wire::node::tunnel::ToTunnel;
 use std::time::Duration;
 
@@ -67,6 +68,7 @@ impl Monitor {
                 tunnel.worker = Some(worker);
                 let batch = tunnel.batch.clone();
                 self.tell_tunnel(&ToTunnel::Begin { settings });
+                self.housekeeping.tunnel(true);
                 if let Some(batch) = batch {
                     self.ship(&batch);
                 }
@@ -87,6 +89,7 @@ impl Monitor {
             return;
         }
         tunnel.worker = None;
+        self.housekeeping.tunnel(false);
         tunnel.wanted.clear();
         let lived = now().saturating_sub(tunnel.since);
         tunnel.backoff = match lived >= SETTLED {
@@ -111,6 +114,7 @@ impl Monitor {
             && let Some(worker) = tunnel.worker.take()
         {
             tunnel.leaving.push(worker);
+            self.housekeeping.tunnel(false);
             // Nobody else hears what the cluster says until the next monitor has dialled.
             let follows = self.draining;
             let message = ToTunnel::Drain { follows };
@@ -119,8 +123,12 @@ impl Monitor {
     }
 
     pub(super) fn tell_tunnel(&mut self, message: &ToTunnel) {
+        self.tell_tunnel_with(message, Vec::new());
+    }
+
+    pub(crate) fn tell_tunnel_with(&mut self, message: &ToTunnel, fds: Vec<Fd>) {
         if let Some(worker) = self.tunnel.as_ref().and_then(|tunnel| tunnel.worker) {
-            self.workers.say(worker, message, Vec::new(), &self.tools.wakes);
+            self.workers.say(worker, message, fds, &self.tools.wakes);
         }
     }
 }

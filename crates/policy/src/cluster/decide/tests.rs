@@ -1,8 +1,12 @@
 //! Decisions as a table: who, where, when, and what is answered. Every no has its yes beside it.
 
+mod viewer;
+
 use super::*;
 use crate::cluster::{Lock, Selector, Subject, Target};
 use crate::commands::Command;
+
+mod containers;
 
 const NOW: u64 = 1_800_000_000;
 const SKEW: u64 = 60;
@@ -30,6 +34,8 @@ fn roles() -> BTreeMap<Name, Role> {
             r.limits.sessions = Some(2);
             r.limits.lifetime = Duration::from_secs(7200);
             r.recording = Recording::Full;
+            r.recording_keep = Some(Duration::from_secs(10 * 86_400));
+            r.recording_recipients = vec![Recipient([2; 32]), Recipient([1; 32])];
         }),
         role("root", "*", &["root"], |r| {
             r.require_mfa = Some(Duration::from_secs(300));
@@ -43,6 +49,8 @@ fn roles() -> BTreeMap<Name, Role> {
             r.limits.sessions = Some(8);
             r.recording = Recording::Output;
             r.recording_failure = RecordingFailure::GoOn;
+            r.recording_keep = Some(Duration::from_secs(90 * 86_400));
+            r.recording_recipients = vec![Recipient([3; 32]), Recipient([1; 32])];
         }),
     ])
 }
@@ -389,6 +397,9 @@ fn what_is_allowed_is_what_any_of_the_roles_allows() {
         (Recording::Full, RecordingFailure::End)
     );
     assert_eq!(both.recording_role, Some(name("dba")));
+    // The longest.
+    assert_eq!(both.recording_keep, Some(Duration::from_secs(90 * 86_400)));
+    assert_eq!(both.recording_recipients, [1, 2, 3].map(|n| Recipient([n; 32])));
     let lax = alice(&["check"]).ask(decide).unwrap();
     assert_eq!(
         (lax.recording, lax.recording_failure),
@@ -410,6 +421,7 @@ fn what_is_allowed_is_what_any_of_the_roles_allows() {
         (unrecorded.recording, unrecorded.recording_role),
         (Recording::Events, None)
     );
+    assert_eq!(unrecorded.recording_keep, None);
     let short = alice(&["dba"]).expires(NOW + 5).ask(decide).unwrap();
     assert_eq!(short.until, Some(NOW + 5 + SKEW));
 
@@ -427,7 +439,7 @@ fn steps_are_for_people() {
         case.ask(explain),
         [
             "no lock holds against alice, alice or db1",
-            "role check allows alice on db1: the commands disk, own",
+            "role check allows alice on db1: the commands disk, own; recorded (output, kept for 90d), or goes on without",
             "role dba asks for a second factor not older than 15m and you showed none: run fleetgate login --mfa",
             "role dev is for env=dev, not for db1",
             "role gone does not exist any more: it allows nothing",
@@ -488,109 +500,5 @@ fn a_login_is_renewed_for_as_long_as_each_of_its_roles_says() {
 fn times_are_said_by_their_largest_unit() {
     for (seconds, want) in [(0, "0s"), (59, "59s"), (61, "1m"), (7200, "2h"), (172_800, "2d")] {
         assert_eq!(time(seconds), want);
-    }
-}
-
-/// `alice` into the container `web` of db1, by roles that look at labels.
-fn into_web(container: ContainerLabels<'_>, change: impl FnOnce(&mut Role)) -> Result<Allowed, String> {
-    let (apps, mut front) = (
-        role("apps", "*", &["deploy+*"], |r| {
-            r.containers = vec![Selector::parse("app=web").unwrap()];
-            r.kinds = vec![Kind::Shell];
-        }),
-        role("front", "*", &["deploy", "deploy+w*"], |r| {
-            r.containers = vec![Selector::parse("tier=front,app!=db").unwrap()];
-            r.kinds = vec![Kind::Exec];
-        }),
-    );
-    change(&mut front.1);
-    into_web_by(BTreeMap::from([apps, front]), container)
-}
-
-fn into_web_by(roles: BTreeMap<Name, Role>, container: ContainerLabels<'_>) -> Result<Allowed, String> {
-    let identity = alice(&["apps", "front"]).identity;
-    let decided = decide(&Attempt {
-        identity: &identity,
-        expires: None,
-        cluster: &name("c"),
-        roles: &roles,
-        locks: &Locks::default(),
-        node: &name("db1"),
-        labels: &Labels::new(),
-        login: "deploy+web",
-        container,
-        now: NOW,
-        skew: SKEW,
-    });
-    decided.map_err(|refusal| refusal.words)
-}
-
-#[test]
-fn a_role_with_labels_counts_for_containers_that_have_them() {
-    let may = |pairs: &[(&str, &str)]| {
-        let labels = pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned()));
-        let labels: BTreeMap<String, String> = labels.collect();
-        let known = ContainerLabels::Known {
-            labels: &labels,
-            are_all: true,
-            missing: None,
-        };
-        let allowed = into_web(known, |_| {})?;
-        let kinds = [Kind::Shell, Kind::Exec].map(|kind| allowed.permits.allow_kind(kind).is_ok());
-        Ok::<_, String>(kinds)
-    };
-    // Each role gives what it allows only where its own labels are.
-    assert_eq!(may(&[("app", "web")]), Ok([true, false]));
-    assert_eq!(may(&[("tier", "front")]), Ok([false, true]));
-    assert_eq!(may(&[("tier", "front"), ("app", "web")]), Ok([true, true]));
-    let words = "by roles apps and front, alice enters containers with app=web or tier=front,app!=db as deploy on db1, and web is \
-                 not one of those: ask an administrator for a role that allows it";
-    assert_eq!(may(&[("tier", "front"), ("app", "db")]), Err(words.to_owned()));
-    assert_eq!(may(&[]), Err(words.to_owned()));
-    // Before anybody looked, both may count; where no container can be, neither does.
-    let unknown = into_web(ContainerLabels::Unknown, |_| {}).expect("it may be");
-    assert_eq!(unknown.roles, [name("apps"), name("front")]);
-    assert!(into_web(ContainerLabels::NoContainers, |_| {}).is_err());
-    let free = into_web(ContainerLabels::NoContainers, |role| role.containers.clear());
-    assert_eq!(free.expect("by name alone").roles, [name("front")]);
-}
-
-#[test]
-fn labels_that_do_not_fit_and_those_that_are_not_known_have_words_of_their_own() {
-    let none = BTreeMap::new();
-    let web = BTreeMap::from([("app".to_owned(), "web".to_owned())]);
-    let known = |labels, are_all, missing| ContainerLabels::Known {
-        labels,
-        are_all,
-        missing,
-    };
-    let unread = "it is not known whether web is one of those: its labels are kept where the node does not read (Podman's, and \
-                  containerd's without Kubernetes): ask an administrator for a role that names deploy+web in its logins, without \
-                  `containers`";
-    let silent =
-        "it is not known whether web is one of those: its labels of Kubernetes are not known: no answer";
-    let unfit = "web has none of that: ask an administrator for a role that allows it";
-    let excluded = "web is not one of those: ask an administrator for a role that allows it";
-    let plain = "db1 has a plain sshd, which enters no containers";
-    for (selector, container, wanted) in [
-        ("app=shop", known(&web, true, None), unfit),
-        // What is known speaks against it already.
-        ("app=shop", known(&web, false, None), unfit),
-        ("app!=web", known(&web, true, None), excluded),
-        ("app!=web", known(&web, false, None), excluded),
-        ("app=shop", known(&none, true, None), unfit),
-        ("app=shop", known(&none, false, None), unread),
-        ("app!=web", known(&none, false, None), unread),
-        ("app=web,tier=front", known(&web, false, None), unread),
-        ("app=shop", known(&none, false, Some("no answer")), silent),
-        ("app=shop", ContainerLabels::NoContainers, NO_CONTAINERS),
-        ("app=shop", ContainerLabels::PlainSshd, plain),
-    ] {
-        let front = role("front", "*", &["deploy+*"], |r| {
-            r.containers = vec![Selector::parse(selector).unwrap()];
-        });
-        let words = into_web_by(BTreeMap::from([front]), container).expect_err("refused");
-        let (_, why) = words.split_once(" on db1, and ").expect("why");
-        assert_eq!(why, wanted, "{selector} {container:?}");
     }
 }

@@ -4,6 +4,7 @@
 mod command;
 pub(crate) mod forms;
 pub mod listing;
+mod recordings;
 mod role;
 mod state;
 

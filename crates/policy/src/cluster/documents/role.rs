@@ -2,14 +2,15 @@
 
 use super::command::CommandEntry;
 use super::forms::Span;
+use super::recordings::RecordingsDocument;
 use crate::cluster::role::{kinds_of, words_of};
 use crate::cluster::{
-    Limits, MAX_CLUSTER_ROLES, MAX_LIFETIME, MAX_RENEWAL, MAX_ROLE_ENTRIES, MAX_STATE, MIN_LIFETIME, Name,
-    Role, Selector, USER,
+    Limits, MAX_CLUSTER_ROLES, MAX_LIFETIME, MAX_RECORDING_KEEP, MAX_RENEWAL, MAX_ROLE_ENTRIES, MAX_STATE,
+    MIN_LIFETIME, MIN_RECORDING_KEEP, Name, Role, Selector, USER,
 };
 use crate::commands::Commands;
 use crate::permits::Kind;
-use crate::recording::{Recording, RecordingFailure};
+use crate::recording::{self, OnwardSsh, Recipient, Recording, RecordingFailure};
 use crate::toml_mistake::{Example, Mistake, line_of};
 use crate::watching::{Audit, Stance, Watching};
 use crate::{AccountName, account_and_container, check_written_login};
@@ -52,6 +53,15 @@ pub(super) struct RoleDocument {
     recording: Recording,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     recording_failure: Option<RecordingFailure>,
+    #[serde(default, skip_serializing_if = "is_allowed")]
+    onward_ssh: OnwardSsh,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    recording_keep: Option<Span>,
+    /// Whose recordings its users may see.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    recordings: Option<RecordingsDocument>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    recording_recipients: Vec<Recipient>,
     #[serde(default, skip_serializing_if = "is_unwatched")]
     audit: Audit,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -165,12 +175,16 @@ fn is_unwatched(value: &Audit) -> bool {
     *value == Audit::None
 }
 
+fn is_allowed(value: &OnwardSsh) -> bool {
+    *value == OnwardSsh::Allow
+}
+
 fn is_events(value: &Recording) -> bool {
     !value.is_wanted()
 }
 
 /// Lines that are right, for keys whose type does not say what they hold.
-const EXAMPLES: [Example; 14] = [
+const EXAMPLES: [Example; 19] = [
     ("nodes", "nodes = [\"env=prod\", \"web*\"]"),
     ("logins", "logins = [\"{user}\", \"deploy+web*\"]"),
     ("containers", "containers = [\"app=web\"]"),
@@ -184,6 +198,17 @@ const EXAMPLES: [Example; 14] = [
     ("args", "args = [\"word\"]"),
     ("recording", "recording = \"output\""),
     ("recording_failure", "recording_failure = \"go-on\""),
+    ("onward_ssh", "onward_ssh = \"refuse\""),
+    (
+        "recordings",
+        "[role.ROLE.recordings] and its keys in the lines below",
+    ),
+    ("of", "of = [\"*\"]"),
+    ("may", "may = [\"list\", \"play\"]"),
+    (
+        "recording_recipients",
+        "recording_recipients = [\"age1dc3xeggyp2p9556c0r8nplujq2tga0rguvtcp9hz97kwywghd4pqycqsp2\"]",
+    ),
     ("audit", "audit = \"commands\""),
     ("io_uring", "io_uring = \"refuse\""),
     ("unwatched", "unwatched = \"allow\""),
@@ -215,6 +240,10 @@ pub(super) fn file(file: &str, text: &str) -> Result<Vec<Role>, String> {
         for (key, selectors) in [("nodes", &role.nodes), ("containers", &role.containers)] {
             let fit = selectors.iter().try_for_each(Selector::check_written);
             fit.map_err(|why| at(key, why.into()))?;
+        }
+        if let Some(rights) = &role.recordings {
+            let fit = rights.nodes.iter().try_for_each(Selector::check_written);
+            fit.map_err(|why| at("recordings", format!("`nodes`: {why}")))?;
         }
         Ok(role)
     });
@@ -271,6 +300,10 @@ pub(super) fn write<'a>(roles: impl IntoIterator<Item = &'a Role>) -> String {
         };
         let value = serde_json::to_value(&document).expect("a role is a table of text, numbers and lists");
         lines(&mut text, &value);
+        if let Some(recordings) = value.get(RECORDINGS) {
+            text.push_str(&format!("[role.\"{}\".{RECORDINGS}]\n", role.name));
+            lines(&mut text, recordings);
+        }
         let commands = value.get(COMMANDS).and_then(Value::as_object);
         for (name, command) in commands.into_iter().flatten() {
             text.push_str(&format!("[role.\"{}\".{COMMANDS}.\"{name}\"]\n", role.name));
@@ -280,13 +313,14 @@ pub(super) fn write<'a>(roles: impl IntoIterator<Item = &'a Role>) -> String {
     text
 }
 
-/// The table of a role's own commands, which stand behind its other lines.
+/// The tables of a role's own commands, and of what its users may see, stand behind its other lines.
 const COMMANDS: &str = "command";
+const RECORDINGS: &str = "recordings";
 
 /// A table's lines.
 fn lines(text: &mut String, table: &Value) {
     let entries = table.as_object().into_iter().flatten();
-    for (key, value) in entries.filter(|(key, _)| *key != COMMANDS) {
+    for (key, value) in entries.filter(|(key, _)| ![COMMANDS, RECORDINGS].contains(&key.as_str())) {
         text.push_str(&format!("{key} = {}\n", in_line(value)));
     }
 }
@@ -339,6 +373,10 @@ impl From<&Role> for RoleDocument {
             recording: role.recording,
             recording_failure: (role.recording_failure != RecordingFailure::default())
                 .then_some(role.recording_failure),
+            onward_ssh: role.onward_ssh,
+            recording_keep: role.recording_keep.map(Span),
+            recordings: role.recordings.as_ref().map(RecordingsDocument::from),
+            recording_recipients: role.recording_recipients.clone(),
             audit: role.watching.audit,
             io_uring: (role.watching.io_uring != usual_watching.io_uring).then_some(role.watching.io_uring),
             unwatched: (role.watching.unwatched != usual_watching.unwatched)
@@ -410,12 +448,36 @@ impl RoleDocument {
                 "a limit of 0 would end every session: leave it out, or take the kinds away".to_string(),
             );
         }
+        if self.recording_recipients.len() > recording::MAX_RECIPIENTS {
+            let most = recording::MAX_RECIPIENTS;
+            return refuse(format!("it has room for {most} recording_recipients"));
+        }
         if !self.recording.is_wanted() && self.recording_failure.is_some() {
             return refuse(
                 "recording_failure says what happens to a session that should be recorded: set recording, or leave it out"
                     .to_string(),
             );
         }
+        if !self.recording.is_wanted() && self.recording_keep.is_some() {
+            return refuse(
+                "recording_keep says for how long recordings are kept that this role asks for: set recording, or leave it out"
+                    .to_string(),
+            );
+        }
+        if let Some(Span(keep)) = self.recording_keep
+            && !(MIN_RECORDING_KEEP..=MAX_RECORDING_KEEP).contains(&keep)
+        {
+            return refuse(format!(
+                "recording_keep is from {} to {}, not {}",
+                Span(MIN_RECORDING_KEEP),
+                Span(MAX_RECORDING_KEEP),
+                Span(keep)
+            ));
+        }
+        let recordings = match self.recordings.map(RecordingsDocument::read).transpose() {
+            Ok(recordings) => recordings,
+            Err(why) => return refuse(why),
+        };
         if self.audit == Audit::None && (self.io_uring.is_some() || self.unwatched.is_some()) {
             return refuse(
                 "io_uring and unwatched say how a watched session is to be: set audit, or leave them out"
@@ -467,6 +529,10 @@ impl RoleDocument {
             require_trusted_device: self.require_trusted_device,
             recording: self.recording,
             recording_failure: self.recording_failure.unwrap_or_default(),
+            onward_ssh: self.onward_ssh,
+            recording_keep: self.recording_keep.map(|keep| keep.0),
+            recordings,
+            recording_recipients: self.recording_recipients,
             watching,
             limits,
             admin: self.admin,
@@ -489,6 +555,8 @@ mod tests {
                 }
                 "containers" => format!("[role.x]\nlogins = [\"a+*\"]\n{line}"),
                 "recording_failure" => format!("[role.x]\nrecording = \"output\"\n{line}"),
+                "of" => format!("[role.x.recordings]\nmay = [\"play\"]\n{line}"),
+                "may" => format!("[role.x.recordings]\nof = [\"*\"]\n{line}"),
                 "io_uring" | "unwatched" => format!("[role.x]\naudit = \"files\"\n{line}"),
                 _ => format!("[role.x]\n{line}"),
             };

@@ -6,12 +6,15 @@
 mod host;
 mod pair;
 mod programs;
+mod recorded;
 mod relay;
 mod requests;
 
 use super::authenticator::{self, Authenticator, Caller, GRACE, settings};
 use super::endpoint::{Bytes, Endpoint};
-use fleetgate_policy::cluster::{Allowed, Identity};
+use crate::recorder::{Opening, Terminal};
+use fleetgate_policy::cluster::{Allowed, Identity, Name};
+use fleetgate_policy::{Recipient, Recording};
 use fleetgate_ssh::Connection;
 use fleetgate_ssh::event::Reason;
 use fleetgate_ssh::key::{Certificate, HostKey, KeyType, PrivateKey, PublicKey};
@@ -53,8 +56,10 @@ pub trait Host {
     fn pinned(&self) -> Vec<KeyType>;
     /// Whether this is the node's host key or certificate.
     fn trusts(&self, key: &[u8]) -> Result<(), String>;
-    /// For the audit log.
-    fn tell(&self, caller: Option<&Caller>, event: SessionEvent<'_>);
+    /// For the audit log: the line that stands in it, if there is one.
+    fn tell(&self, caller: Option<&Caller>, event: SessionEvent<'_>) -> String;
+    /// Begins a session's recording.
+    fn record(&self, caller: &Caller, session: &RecordedSession<'_>) -> Result<Opening, String>;
     /// Comes when somebody must not be in any more, with a sentence that says why.
     fn ended(&self, caller: &Caller) -> Pin<Box<dyn Future<Output = String>>>;
     /// Comes when an administrator ordered the end of this one session, with a sentence that says so.
@@ -84,8 +89,17 @@ pub enum SessionEvent<'a> {
         kind: &'a str,
         /// The command line or the subsystem's name.
         command: &'a [u8],
-        /// Why it is not recorded, though a role wants that.
-        not_recorded: Option<&'a str>,
+        /// How much of it is recorded, or why nothing is though a role wants that.
+        recording: Result<Option<Recording>, &'a str>,
+    },
+    /// One that has to be recorded cannot be, or cannot be any more.
+    NotRecorded {
+        /// Its id.
+        session: &'a str,
+        /// Why.
+        reason: &'a str,
+        /// So it was refused or ended.
+        ended: bool,
     },
     /// A program's end.
     Ended {
@@ -98,6 +112,27 @@ pub enum SessionEvent<'a> {
     Denied(&'a str),
     /// Who was in is so no more; why.
     Out(&'a str),
+}
+
+/// A session that is to be recorded.
+#[derive(Clone, Copy, Debug)]
+pub struct RecordedSession<'a> {
+    /// Its id.
+    pub session: [u8; 16],
+    /// `shell`, `exec`, `sftp` or `subsystem`.
+    pub kind: &'a str,
+    /// The command line or the subsystem's name.
+    pub command: &'a [u8],
+    /// The terminal that it asked for.
+    pub terminal: Option<&'a Terminal>,
+    /// How much is recorded.
+    pub recording: Recording,
+    /// For whom the recording is encrypted; nobody: it is readable.
+    pub recipients: &'a [Recipient],
+    /// The roles that let its user in.
+    pub roles: &'a [Name],
+    /// For how long the cluster keeps the recording, where a role says so.
+    pub keep: Option<Duration>,
 }
 
 /// Serves one connection until it ends; the words say why, for the log.
@@ -212,7 +247,7 @@ impl<S: Bytes> User<S> {
     fn poll_login(&mut self, cx: &mut Context<'_>) -> Poll<Result<Caller, String>> {
         let host = &self.host;
         let check = |certificate: &_, login: &str| host.check(certificate, login);
-        let refused = |why: &str| host.tell(None, SessionEvent::Refused(why));
+        let refused = |why: &str| drop(host.tell(None, SessionEvent::Refused(why)));
         let done = ready!(self.authenticator.poll_login(&mut self.end, &check, &refused, cx));
         Poll::Ready(done.map_err(|e| format!("the connection was lost: {e}"))?)
     }

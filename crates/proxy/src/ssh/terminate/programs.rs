@@ -1,14 +1,15 @@
 //! The programs of a connection: whether one may begin, and what ends one before its time. The sshd runs them; here they are
 //! counted, told to the audit log, and killed.
 
-use super::SessionEvent;
-use super::pair::Item;
+use super::pair::{Forward, Item, Program, Starting};
 use super::relay::{Relay, Side};
 use super::requests::MAX_DENIAL_LINES;
+use super::{RecordedSession, SessionEvent};
+use crate::recorder::{Opening, STUCK, end};
 use fleetgate_net::backoff::random;
-use fleetgate_policy::RecordingFailure;
-use fleetgate_policy::cluster::Allowed;
+use fleetgate_policy::cluster::Name;
 use fleetgate_policy::permits::What;
+use fleetgate_policy::{Recipient, Recording, RecordingFailure};
 use fleetgate_ssh::Connection;
 use fleetgate_ssh::event::{ChannelId, ReplyId, Request, Stream};
 use std::future::Future;
@@ -24,35 +25,73 @@ const FAILED: u32 = 255;
 struct Admission {
     /// It may last so long.
     limit: Option<Duration>,
-    /// Why it is not recorded, though a role wants that.
-    not_recorded: Option<String>,
+    /// It is recorded: how much, and what follows where that cannot be.
+    recording: Option<(Recording, RecordingFailure)>,
+    /// For whom the recording is encrypted; nobody: it is readable.
+    recipients: Vec<Recipient>,
+    /// The roles that let its user in.
+    roles: Vec<Name>,
+    /// For how long the cluster keeps the recording, where a role says so.
+    keep: Option<Duration>,
 }
 
 impl Relay<'_> {
-    /// Begins a program on a channel, which is told and gets an id; what comes to the host is its request alone.
+    /// Begins a program on a channel, which is told and gets an id; what comes to the host is its request alone. `reply`: the
+    /// request waits for an answer.
     pub(super) fn begin(
         &mut self,
-        channel: ChannelId,
+        (channel, reply): (ChannelId, Option<ReplyId>),
         what: &Option<What<'_>>,
-        kind: &str,
+        kind: &'static str,
         command: &[u8],
     ) -> Result<(), String> {
-        let Admission { limit, not_recorded } = self.may_begin(what)?;
-        let session = format!("{:016x}{:016x}", random(), random());
-        let began = SessionEvent::Began {
-            session: &session,
+        let admission = self.may_begin(what)?;
+        let mut id = [0; 16];
+        id[..8].copy_from_slice(&random().to_be_bytes());
+        id[8..].copy_from_slice(&random().to_be_bytes());
+        let program = Program {
+            session: format!("{:032x}", u128::from_be_bytes(id)),
+            kind,
+            command: command.to_vec(),
+            limit: admission.limit,
+        };
+        let Some(at) = self.at(Side::User, channel) else {
+            return Ok(());
+        };
+        let Some((recording, failure)) = admission.recording else {
+            self.begun(at, program, Ok(None));
+            return Ok(());
+        };
+        let Some(pair) = &mut self.pairs[at] else {
+            return Ok(());
+        };
+        let recorded = RecordedSession {
+            session: id,
             kind,
             command,
-            not_recorded: not_recorded.as_deref(),
+            terminal: pair.terminal.as_ref(),
+            recording,
+            recipients: &admission.recipients,
+            roles: &admission.roles,
+            keep: admission.keep,
         };
-        self.host.tell(Some(self.caller), began);
-        let ordered = self.host.ordered(&session);
-        if let Some(pair) = self.pair(Side::User, channel) {
-            pair.program = Some(session);
-            pair.ordered = Some(ordered);
-            pair.over = limit.map(|limit| (Box::pin(sleep(limit)), limit.as_secs()));
+        match self.host.record(self.caller, &recorded) {
+            Ok(Opening { tap, opened }) => {
+                pair.tap = Some(tap);
+                pair.failure = failure;
+                pair.starting = Some(Starting {
+                    program,
+                    recording,
+                    failure,
+                    opened,
+                    late: Box::pin(sleep(STUCK)),
+                    request: pair.up.len(),
+                    reply,
+                });
+                Ok(())
+            }
+            Err(why) => self.begin_unrecorded(at, program, failure, &why),
         }
-        Ok(())
     }
 
     /// Whether a program may begin.
@@ -61,14 +100,12 @@ impl Relay<'_> {
             return Ok(Admission::default());
         };
         let allowed = self.decided(what)?;
-        let not_recorded =
-            not_recorded(&allowed, self.host.name()).inspect_err(|words| self.tell_denied(words))?;
         let limits = allowed.limits;
         let running = self
             .pairs
             .iter()
             .flatten()
-            .filter(|pair| pair.program.is_some())
+            .filter(|pair| pair.program.is_some() || pair.starting.is_some())
             .count();
         match limits.sessions {
             Some(most) if running >= most as usize => {
@@ -78,7 +115,13 @@ impl Relay<'_> {
             }
             _ => Ok(Admission {
                 limit: limits.session,
-                not_recorded,
+                recording: allowed
+                    .recording
+                    .is_wanted()
+                    .then_some((allowed.recording, allowed.recording_failure)),
+                recipients: allowed.recording_recipients,
+                roles: allowed.roles,
+                keep: allowed.recording_keep,
             }),
         }
     }
@@ -131,6 +174,16 @@ impl Relay<'_> {
                 _ => return,
             },
         };
+        self.end_now(at, &words, host);
+        let line = self.host.tell(Some(self.caller), SessionEvent::Denied(&words));
+        self.lines.borrow_mut().push(line);
+    }
+
+    /// Ends a program, and says why.
+    pub(super) fn end_now(&mut self, at: usize, words: &str, host: &mut Connection) {
+        let Some(pair) = self.pairs.get_mut(at).and_then(Option::as_mut) else {
+            return;
+        };
         (pair.over, pair.ordered) = (None, None);
         if let Some(channel) = pair.host {
             host.request(channel, &kill(), false);
@@ -139,7 +192,6 @@ impl Relay<'_> {
         pair.up.push(Item::Close);
         pair.down
             .push(Item::Data(Stream::Stderr, format!("{words}\r\n").into_bytes()));
-        self.host.tell(Some(self.caller), SessionEvent::Denied(&words));
     }
 
     /// Ends the programs that run. An sshd does that for commands and shells of all but root; with the connection go
@@ -159,32 +211,42 @@ impl Relay<'_> {
             let words = format!("{further} further refusals, of which only the number is told");
             self.host.tell(Some(self.caller), SessionEvent::Denied(&words));
         }
-        for pair in self.pairs.iter_mut().flatten() {
-            if let Some(session) = pair.program.take() {
-                let (session, code) = (&*session, pair.code);
-                self.host
-                    .tell(Some(self.caller), SessionEvent::Ended { session, code });
+        for line in self.lines.take() {
+            self.record_event(&line);
+        }
+        for at in 0..self.pairs.len() {
+            let forward = self.pairs[at].as_ref().and_then(|pair| pair.forward.as_ref());
+            if let Some(line) = forward.and_then(Forward::line) {
+                self.record_event(&line);
             }
         }
+        for at in 0..self.pairs.len() {
+            self.tell_end(at);
+        }
     }
-}
 
-/// Nothing records what a plain sshd runs. None: no role asks for it. An error: a role rather has no session then.
-fn not_recorded(allowed: &Allowed, node: &str) -> Result<Option<String>, String> {
-    if !allowed.recording.is_wanted() {
-        return Ok(None);
-    }
-    match (allowed.recording_failure, &allowed.recording_role) {
-        (RecordingFailure::End, Some(role)) => Err(format!(
-            "role {role} wants sessions recorded, and {node} has a plain sshd, whose sessions are not: install fleetgate \
-             there, or ask an administrator for recording_failure = \"go-on\" in role {role}"
-        )),
-        (RecordingFailure::End, None) => Err(format!(
-            "{node} has a plain sshd, whose sessions are not recorded"
-        )),
-        (RecordingFailure::GoOn, _) => Ok(Some(format!(
-            "{node} has a plain sshd, whose sessions are not recorded"
-        ))),
+    /// Tells the end of a channel's program, if one ran there.
+    pub(super) fn tell_end(&mut self, at: usize) {
+        let Some(pair) = self.pairs.get_mut(at).and_then(Option::as_mut) else {
+            return;
+        };
+        // One that did not begin leaves no recording.
+        let was_starting = pair.starting.take().is_some();
+        let tap = pair.tap.take();
+        let Some(session) = pair.program.take() else {
+            if was_starting && let Some(tap) = tap {
+                tap.discard();
+            }
+            return;
+        };
+        let (session, code) = (&*session, pair.code);
+        let line = self
+            .host
+            .tell(Some(self.caller), SessionEvent::Ended { session, code });
+        if let Some(mut tap) = tap {
+            tap.event(&line);
+            tap.end(end(code, pair.signal.as_deref()));
+        }
     }
 }
 

@@ -2,14 +2,14 @@
 //! refused here, and of what the host opens only what the user asked for is passed on. What he asks for is in `requests`,
 //! what becomes of his programs in `programs`.
 
-use super::pair::{Item, Pair};
-use super::{Host, SessionEvent};
+use super::Host;
+use super::pair::{Forward, Item, Pair};
 use crate::ssh::authenticator::{Authenticator, Caller};
 use crate::ssh::endpoint::{Bytes, Endpoint};
 use fleetgate_policy::permits::What;
 use fleetgate_ssh::Connection;
 use fleetgate_ssh::event::{ChannelId, ChannelKind, Event, ReplyId, Request};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
 use std::task::{Context, Poll};
@@ -39,6 +39,8 @@ pub(super) struct Relay<'a> {
     pub(super) globals_up: VecDeque<ReplyId>,
     pub(super) asked_for: AskedFor,
     pub(super) denials: Cell<u64>,
+    /// Lines of the audit log that are to be in the recordings of this connection's sessions, too.
+    pub(super) lines: RefCell<Vec<String>>,
 }
 
 /// What the user asked for and may have: the host may open such channels.
@@ -61,6 +63,7 @@ impl<'a> Relay<'a> {
             globals_up: VecDeque::new(),
             asked_for: AskedFor::default(),
             denials: Cell::new(0),
+            lines: RefCell::default(),
         }
     }
 
@@ -88,7 +91,12 @@ impl<'a> Relay<'a> {
             if let Err(why) = self.deal_host(&mut user.core, &mut host.core) {
                 return Poll::Ready(why);
             }
+            for line in self.lines.take() {
+                self.record_event(&line);
+            }
             for at in 0..self.pairs.len() {
+                self.poll_starting(at, &mut user.core, cx);
+                self.poll_recording(at, &mut host.core, cx);
                 self.end_early(at, &mut host.core, cx);
                 self.pass(at, &mut user.core, &mut host.core);
             }
@@ -139,8 +147,10 @@ impl<'a> Relay<'a> {
                     reply,
                 } => {
                     if let Some(pair) = self.pair(Side::Host, channel).filter(|pair| !pair.refused) {
-                        if let Request::ExitStatus { code } = request {
-                            pair.code = Some(code);
+                        match &request {
+                            Request::ExitStatus { code } => pair.code = Some(*code),
+                            Request::ExitSignal { name, .. } => pair.signal = Some(name.clone()),
+                            _ => {}
                         }
                         pair.asked_down.extend(reply);
                         pair.down.push(Item::Request(request, reply.is_some()));
@@ -185,10 +195,10 @@ impl<'a> Relay<'a> {
             Event::Replied { channel, done } => {
                 if let Some(pair) = self.pair(side, *channel) {
                     let asked = match side {
-                        Side::User => &mut pair.asked_down,
-                        Side::Host => &mut pair.asked_up,
+                        Side::User => pair.asked_down.pop_front(),
+                        Side::Host => pair.answered(*done),
                     };
-                    if let Some(reply) = asked.pop_front() {
+                    if let Some(reply) = asked {
                         other.answer(reply, *done);
                     }
                 }
@@ -197,6 +207,12 @@ impl<'a> Relay<'a> {
             _ => return,
         };
         if let Some(pair) = self.pair(side, channel) {
+            if let Item::Data(stream, bytes) = &item {
+                match side {
+                    Side::User => pair.passes_up(bytes),
+                    Side::Host => pair.passes_down(*stream, bytes),
+                }
+            }
             match side {
                 Side::User => pair.up.push(item),
                 Side::Host if pair.refused => {}
@@ -230,7 +246,7 @@ impl<'a> Relay<'a> {
                 if is_session {
                     user.close_later(channel);
                 }
-                self.insert(Some(channel), Some(theirs), is_session);
+                self.insert((Some(channel), Some(theirs)), is_session, forward(kind));
             }
             None => user.refuse(channel, PROHIBITED, "too many channels"),
         }
@@ -254,16 +270,22 @@ impl<'a> Relay<'a> {
             return host.refuse(channel, PROHIBITED, "the user did not ask for that");
         }
         match user.open(kind) {
-            Some(ours) => self.insert(Some(ours), Some(channel), false),
+            Some(ours) => self.insert((Some(ours), Some(channel)), false, None),
             None => host.refuse(channel, PROHIBITED, "too many channels"),
         }
     }
 
-    fn insert(&mut self, user: Option<ChannelId>, host: Option<ChannelId>, takes_program: bool) {
+    fn insert(
+        &mut self,
+        (user, host): (Option<ChannelId>, Option<ChannelId>),
+        takes_program: bool,
+        forward: Option<Forward>,
+    ) {
         let pair = Some(Pair {
             user,
             host,
             takes_program,
+            forward,
             ..Pair::default()
         });
         let at = match self.pairs.iter().position(Option::is_none) {
@@ -281,6 +303,9 @@ impl<'a> Relay<'a> {
     /// The side that was asked to open it did: the one that asked is told.
     fn opened(&mut self, side: Side, channel: ChannelId, other: &mut Connection) {
         if let Some(pair) = self.pair(side, channel) {
+            if let Some(forward) = &mut pair.forward {
+                forward.is_open = true;
+            }
             let asker = match side {
                 Side::User => pair.host,
                 Side::Host => pair.user,
@@ -328,7 +353,6 @@ impl<'a> Relay<'a> {
         let Some(at) = self.at(side, channel) else {
             return;
         };
-        let (host, caller) = (self.host, self.caller);
         let Some(pair) = &mut self.pairs[at] else { return };
         match side {
             Side::User => {
@@ -342,12 +366,10 @@ impl<'a> Relay<'a> {
                 pair.host = None;
                 pair.up.clear();
                 pair.down.push(Item::Close);
-                if let Some(session) = pair.program.take() {
-                    let (session, code) = (&*session, pair.code);
-                    host.tell(Some(caller), SessionEvent::Ended { session, code });
-                }
+                self.tell_end(at);
             }
         }
+        let Some(pair) = &self.pairs[at] else { return };
         if pair.user.is_none() && pair.host.is_none() {
             self.forget(at);
         }
@@ -358,7 +380,11 @@ impl<'a> Relay<'a> {
         let Some(pair) = self.pairs.get_mut(at).and_then(Option::as_mut) else {
             return;
         };
-        if let Some(to) = pair.host {
+        // Its recording takes no more now.
+        if pair.held {
+            return;
+        }
+        if let Some(to) = pair.host.filter(|_| pair.starting.is_none()) {
             pair.up.flow(host, to, user, pair.user);
         }
         if pair.left {
@@ -383,10 +409,28 @@ impl<'a> Relay<'a> {
 
     fn forget(&mut self, at: usize) {
         if let Some(pair) = self.pairs[at].take() {
+            if let Some(line) = pair.forward.as_ref().and_then(Forward::line) {
+                self.record_event(&line);
+            }
             pair.user.map(|c| self.by_user.remove(&c.0));
             pair.host.map(|c| self.by_host.remove(&c.0));
         }
     }
+}
+
+/// A connection that the user has forwarded by such a channel.
+fn forward(kind: &ChannelKind) -> Option<Forward> {
+    let to = match kind {
+        ChannelKind::DirectTcpip { host, port, .. } => format!("{}:{port}", String::from_utf8_lossy(host)),
+        ChannelKind::DirectStreamlocal { path } => String::from_utf8_lossy(path).into_owned(),
+        _ => return None,
+    };
+    Some(Forward {
+        to,
+        is_open: false,
+        sent: 0,
+        received: 0,
+    })
 }
 
 pub(super) fn port_of(port: u32) -> u16 {

@@ -5,6 +5,7 @@
 use super::SessionEvent;
 use super::pair::{Item, MAX_UNREAD_BYTES, Pair};
 use super::relay::{MAX_REQUEST_BYTES, Relay, Side, port_of};
+use crate::recorder::Terminal;
 use fleetgate_policy::cluster::Allowed;
 use fleetgate_policy::permits::What;
 use fleetgate_ssh::Connection;
@@ -53,7 +54,7 @@ impl Relay<'_> {
             if !self.pair(Side::User, channel).is_some_and(takes) {
                 return refuse(user);
             }
-            if let Err(words) = self.begin(channel, &what, kind, command) {
+            if let Err(words) = self.begin((channel, reply), &what, kind, command) {
                 self.not_begun(channel, &request, reply, &words, user);
                 return Ok(());
             }
@@ -63,6 +64,23 @@ impl Relay<'_> {
         self.asked_for.agent |= matches!(request, Request::Agent);
         self.asked_for.x11 |= matches!(request, Request::X11 { .. });
         if let Some(pair) = self.pair(Side::User, channel) {
+            match &request {
+                Request::Pty(pty) => {
+                    let side = |length| u16::try_from(length).unwrap_or_default();
+                    pair.terminal = Some(Terminal {
+                        term: pty.term.clone(),
+                        columns: side(pty.size.columns),
+                        rows: side(pty.size.rows),
+                    });
+                    pair.terminal_answer = reply.map(|_| pair.asked_up.len());
+                }
+                Request::WindowChange(size) => {
+                    if let Some(tap) = &mut pair.tap {
+                        tap.resized(size.columns, size.rows);
+                    }
+                }
+                _ => {}
+            }
             pair.asked_up.extend(reply);
             pair.up.push(Item::Request(request, reply.is_some()));
         }
@@ -126,7 +144,8 @@ impl Relay<'_> {
     pub(super) fn tell_denied(&self, words: &str) {
         self.denials.set(self.denials.get() + 1);
         if self.denials.get() <= MAX_DENIAL_LINES {
-            self.host.tell(Some(self.caller), SessionEvent::Denied(words));
+            let line = self.host.tell(Some(self.caller), SessionEvent::Denied(words));
+            self.lines.borrow_mut().push(line);
         }
     }
 }

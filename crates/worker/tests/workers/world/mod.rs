@@ -52,9 +52,16 @@ pub struct World {
     pub longest_frozen: usize,
     /// Requests for sockets are told and not answered.
     pub unreachable: bool,
+    /// The next session at a terminal is recorded: the front's end of the pipe.
+    pub recorded: Option<Fd>,
+    /// Subsystems show another session, with a recording before it.
+    pub viewing: bool,
 }
 
 impl World {
+    /// So long a recording is.
+    pub const RECORDED: usize = 3_000_000;
+
     pub fn new() -> World {
         World::with(|_| {})
     }
@@ -91,6 +98,8 @@ impl World {
             client_settings: Core::default(),
             longest_frozen: 0,
             unreachable: false,
+            recorded: None,
+            viewing: false,
         }
     }
 

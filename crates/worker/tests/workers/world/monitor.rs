@@ -5,11 +5,12 @@ use fleetgate_ssh::event::Exchange;
 use fleetgate_sys::{Errno, Fd, process};
 use fleetgate_wire::common::Endpoint;
 use fleetgate_wire::net::{Done, What};
-use fleetgate_wire::node::front::{FromFront, Program, Start, Ticket, ToFront};
+use fleetgate_wire::node::front::{FromFront, Program, Recorded, Start, Ticket, ToFront};
 use fleetgate_wire::node::lobby::{FromLobby, ToLobby};
 use fleetgate_wire::node::{self, ConnectionAddresses, Verdict};
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 
 /// A program that runs.
@@ -114,8 +115,24 @@ impl World {
         if start.terminal.is_some() {
             let (ours, theirs, _) = fleetgate_sys::terminal::open().expect("a terminal");
             self.terminals.push(theirs);
-            self.front.say(&begun(connection, ticket), &[ours.raw()]);
+            let mut word = begun(connection, ticket);
+            let pipe = self.recorded.take();
+            if let (ToFront::Started { recorded, .. }, true) = (&mut word, pipe.is_some()) {
+                *recorded = Some(Recorded {
+                    input: false,
+                    since: 0,
+                });
+            }
+            let fds: Vec<i32> = [Some(&ours), pipe.as_ref()]
+                .into_iter()
+                .flatten()
+                .map(Fd::raw)
+                .collect();
+            self.front.say(&word, &fds);
             return;
+        }
+        if self.viewing {
+            return self.view(connection, ticket);
         }
         let command = match &start.program {
             Program::Exec { command } if command == b"refused" => {
@@ -153,6 +170,24 @@ impl World {
             child,
             pidfd,
         });
+    }
+
+    /// The session shows another one: the other end of its socket is among the terminals.
+    fn view(&mut self, connection: node::ConnectionNumber, ticket: Ticket) {
+        let (ours, theirs) = UnixStream::pair().expect("a pair");
+        self.terminals.push(Fd::from(OwnedFd::from(ours)));
+        let path = std::env::temp_dir().join(format!("fleetgate-viewing-{}", std::process::id()));
+        // More than is said to be there.
+        std::fs::write(&path, vec![7; World::RECORDED + 9]).expect("room");
+        let file = std::fs::File::open(&path).expect("it was written");
+        std::fs::remove_file(&path).expect("ours");
+        let word = ToFront::Viewing {
+            connection,
+            ticket,
+            at: 77,
+            recorded: World::RECORDED as u64,
+        };
+        self.front.say(&word, &[theirs.as_raw_fd(), file.as_raw_fd()]);
     }
 
     /// Says that a session is about to be ended.

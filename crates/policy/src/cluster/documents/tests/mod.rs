@@ -6,7 +6,7 @@ mod states;
 use crate::cluster::*;
 use crate::commands::{Command, CommandLimits, Commands};
 use crate::permits::Kind;
-use crate::recording::{Recording, RecordingFailure};
+use crate::recording::{OnwardSsh, Recording, RecordingFailure};
 use crate::watching::{Audit, Stance, Watching};
 use std::time::Duration;
 
@@ -40,7 +40,16 @@ fn dba() -> Role {
         require_mfa: Some(Duration::from_secs(900)),
         require_trusted_device: true,
         recording: Recording::Full,
+        recording_recipients: Vec::new(),
         recording_failure: RecordingFailure::GoOn,
+        onward_ssh: OnwardSsh::Refuse,
+        recording_keep: Some(Duration::from_secs(90 * 86_400)),
+        recordings: Some(RecordingRights {
+            of: vec![USER.into(), "web-*".into()],
+            nodes: vec![Selector::parse("env=prod").unwrap()],
+            logins: vec!["root".into(), "root+*".into()],
+            may: vec![RecordingRight::Play, RecordingRight::Watch],
+        }),
         watching: Watching {
             audit: Audit::Files,
             io_uring: Stance::Refuse,

@@ -2,7 +2,7 @@
 
 use super::{dba, dev};
 use crate::cluster::*;
-use crate::recording::{Recording, RecordingFailure};
+use crate::recording::{MAX_RECIPIENTS, Recipient, Recording, RecordingFailure};
 
 const FILE: &str = r#"
 [role.dba]
@@ -15,6 +15,8 @@ require_mfa = "15m"
 require_trusted_device = true
 recording = "full"
 recording_failure = "go-on"
+onward_ssh = "refuse"
+recording_keep = "90d"
 audit = "files"
 io_uring = "refuse"
 unwatched = "allow"
@@ -23,6 +25,12 @@ renewal = "90d"
 session = 3600
 sessions = 4
 admin = true
+
+[role.dba.recordings]
+of = ["{user}", "web-*"]
+nodes = ["env=prod"]
+logins = ["root", "root+*"]
+may = ["watch", "play", "watch"]
 
 [role.dba.command.vacuum]
 argv = ["/usr/bin/vacuumdb", "--dbname", "{}"]
@@ -52,6 +60,8 @@ require_mfa = "15m"
 require_trusted_device = true
 recording = "full"
 recording_failure = "go-on"
+onward_ssh = "refuse"
+recording_keep = "90d"
 audit = "files"
 io_uring = "refuse"
 unwatched = "allow"
@@ -60,6 +70,11 @@ renewal = "90d"
 session = "1h"
 sessions = 4
 admin = true
+[role."dba".recordings]
+of = ["{user}","web-*"]
+nodes = ["env=prod"]
+logins = ["root","root+*"]
+may = ["play","watch"]
 [role."dba".command."vacuum"]
 argv = ["/usr/bin/vacuumdb","--dbname","{a1}"]
 arguments = [{ "name" = "a1", "form" = "word" }]
@@ -89,6 +104,30 @@ fn a_stored_role_with_a_login_for_nobody_is_read_and_cannot_be_applied_again() {
         let place = format!("r.toml line 3: `role.x.logins`: the login {login:?}: ");
         assert!(refused.starts_with(&place), "{refused}");
     }
+}
+
+#[test]
+fn recipients_are_written_and_read() {
+    let keys: Vec<Recipient> = (1..4).map(|n| Recipient([n; 32])).collect();
+    let role = Role {
+        recording_recipients: keys.clone(),
+        ..dev()
+    };
+    let text = write_roles([&role]);
+    assert!(
+        text.contains(&format!("recording_recipients = [\"{}\",", keys[0])),
+        "{text}"
+    );
+    assert_eq!(parse_roles("r.toml", &text).unwrap()[0], role);
+    let many = Role {
+        recording_recipients: vec![keys[0]; MAX_RECIPIENTS + 1],
+        ..role
+    };
+    let why = parse_roles("r.toml", &write_roles([&many])).expect_err("too many");
+    assert_eq!(
+        why.to_string(),
+        "r.toml: role eu.dev: it has room for 8 recording_recipients"
+    );
 }
 
 #[test]
@@ -133,8 +172,8 @@ fn what_is_wrong_in_a_role_file_is_named_with_its_line() {
         (
             "nodse = []",
             "r.toml line 2: unknown field `nodse`, expected one of `name`, `nodes`, `logins`, `containers`, `kinds`, `commands`, `command`, \
-             `require_mfa`, `require_trusted_device`, `recording`, `recording_failure`, `audit`, `io_uring`, \
-             `unwatched`, `lifetime`, `renewal`, `session`, `sessions`, `admin`",
+             `require_mfa`, `require_trusted_device`, `recording`, `recording_failure`, `onward_ssh`, `recording_keep`, `recordings`, \
+             `recording_recipients`, `audit`, `io_uring`, `unwatched`, `lifetime`, `renewal`, `session`, `sessions`, `admin`",
         ),
         (
             "nodes = [\"web1\",\n\"Env\"]",
@@ -208,9 +247,59 @@ fn what_is_wrong_in_a_role_file_is_named_with_its_line() {
             "r.toml line 3: `role.x.recording_failure` is `go-on` or `end`, not `refuse`",
         ),
         (
+            "recording_recipients = [\"age1\"]",
+            "r.toml line 2: `role.x.recording_recipients`: the recipient \"age1\" is no key of age: it begins with age1, and \
+             `age-keygen` makes it",
+        ),
+        (
             "recording_failure = \"go-on\"",
             "r.toml: role x: recording_failure says what happens to a session that should be recorded: set recording, or leave \
              it out",
+        ),
+        (
+            "recording_keep = \"90d\"",
+            "r.toml: role x: recording_keep says for how long recordings are kept that this role asks for: set recording, or \
+             leave it out",
+        ),
+        (
+            "recording = \"full\"\nrecording_keep = \"90m\"",
+            "r.toml: role x: recording_keep is from 1d to 36500d, not 90m",
+        ),
+        (
+            "recordings = \"all\"",
+            "r.toml line 2: `role.x.recordings` is a table, not the text \"all\": write [role.ROLE.recordings] and its keys in \
+             the lines below",
+        ),
+        (
+            "[role.x.recordings]\nmay = [\"play\"]",
+            "r.toml line 2: missing field `of` in [role.x.recordings]: write of = [\"*\"]",
+        ),
+        (
+            "[role.x.recordings]\nof = [\"*\"]\nmay = [\"read\"]",
+            "r.toml line 4: an entry of `role.x.recordings.may` is one of `list`, `play`, `watch`, `join`, `delete`, not `read`",
+        ),
+        (
+            "[role.x.recordings]\nof = [\"*\"]\nmay = []",
+            "r.toml: role x: `may` of its recordings is empty, so the table would give nothing: name what may be done, as \"play\"",
+        ),
+        (
+            "[role.x.recordings]\nof = [\"Ada\"]\nmay = [\"play\"]",
+            "r.toml line 3: `role.x.recordings.of`: the user \"Ada\": it is a user's name, a pattern such as \"*\", or \
+             \"{user}\": the name \"Ada\" has 'A' in it: a name has lower-case letters, digits and . _ -",
+        ),
+        (
+            "[role.x.recordings]\nof = [\"*\"]\nmay = [\"play\"]\nlogins = [\"a/b\"]",
+            "r.toml line 5: `role.x.recordings.logins`: the login \"a/b\": it is an account's name, a pattern of names such as \
+             \"*\" or \"deploy+*\", or \"{user}\"",
+        ),
+        (
+            "[role.x.recordings]\nof = [\"*\"]\nmay = [\"play\"]\nnode = [\"*\"]",
+            "r.toml line 5: unknown field `node`, did you mean `nodes`?",
+        ),
+        (
+            "[role.x.recordings]\nof = [\"*\"]\nmay = [\"play\"]\nnodes = [\"env==prod\"]",
+            "r.toml line 2: `role.x.recordings`: `nodes`: the selector \"env==prod\" fits nothing: one `=` is enough: write \
+             env=prod",
         ),
         (
             "lifetime = 59",
@@ -324,20 +413,23 @@ fn what_is_wrong_in_a_role_file_is_named_with_its_line() {
 #[test]
 fn every_key_and_kind_of_a_role_is_documented() {
     let page = include_str!("../../../../../../docs/roles.md");
-    let said = parse_roles("r.toml", "[role.x]\nno-such-key = 1")
-        .unwrap_err()
-        .to_string();
-    let (_, known) = said.split_once("expected one of ").unwrap();
-    // The name stands in the table's line.
-    let known: Vec<&str> = known.split(", ").filter(|key| *key != "`name`").collect();
-    let rows = page.lines().filter_map(|line| line.strip_prefix("| `"));
-    let rows: Vec<String> = rows
-        .map(|row| format!("`{}", row.split('|').next().unwrap().trim()))
-        .collect();
-    let mut sorted = (known.clone(), rows);
-    sorted.0.sort();
-    sorted.1.sort();
-    assert_eq!(sorted.0, sorted.1);
+    let (role, recordings) = page.split_once("## Whose recordings").unwrap();
+    for (part, file) in [
+        (role, "[role.x]\nno-such-key = 1"),
+        (recordings, "[role.x.recordings]\nof = []\nno-such-key = 1"),
+    ] {
+        let said = parse_roles("r.toml", file).unwrap_err().to_string();
+        let (_, known) = said.split_once("expected one of ").unwrap();
+        // The name stands in the table's line.
+        let mut known: Vec<&str> = known.split(", ").filter(|key| *key != "`name`").collect();
+        let rows = part.lines().filter_map(|line| line.strip_prefix("| `"));
+        let mut rows: Vec<String> = rows
+            .map(|row| format!("`{}", row.split('|').next().unwrap().trim()))
+            .collect();
+        known.sort_unstable();
+        rows.sort();
+        assert_eq!(known, rows);
+    }
     let said = parse_roles("r.toml", "[role.x]\nkinds = [\"no\"]")
         .unwrap_err()
         .to_string();
@@ -350,5 +442,5 @@ fn every_key_and_kind_of_a_role_is_documented() {
         .lines()
         .filter_map(|line| line.strip_prefix("    "))
         .collect();
-    assert_eq!(parse_roles("roles.md", &example.join("\n")).unwrap().len(), 3);
+    assert_eq!(parse_roles("roles.md", &example.join("\n")).unwrap().len(), 4);
 }

@@ -1,12 +1,15 @@
 //! A plain sshd behind the proxy, played by a server of ours that runs nothing: what passes, in which order, and what
 //! no role allows.
 
+mod recorded;
 mod refusals;
 mod sessions;
 
+use crate::recorder::tests::{fresh_state, recorder};
+use crate::recorder::{FirstFrame, Opening, Recorder};
 use crate::ssh::authenticator::{Caller, cookie, settings};
 use crate::ssh::endpoint::Endpoint;
-use crate::ssh::terminate::{Host, HostIdentity, Later, SessionEvent, serve};
+use crate::ssh::terminate::{Host, HostIdentity, Later, RecordedSession, SessionEvent, serve};
 use crate::ssh::tests::world::{Asked, Client, certificate, host_key, identity, key, name};
 use fleetgate_policy::cluster::{Allowed, Identity, Limits};
 use fleetgate_policy::{Kind, Permits, Recording, RecordingFailure, Rule};
@@ -16,6 +19,7 @@ use fleetgate_ssh::key::{Certificate, HostKey, KeyType, PrivateKey, PublicKey};
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -38,9 +42,17 @@ struct Plain {
     forbidden: RefCell<Vec<Kind>>,
     limits: RefCell<Limits>,
     recording: Cell<(Recording, RecordingFailure)>,
+    recorder: Recorder,
+    state: PathBuf,
     trusted: bool,
     /// What is begun is to end by itself.
     ending: Cell<bool>,
+}
+
+impl Drop for Plain {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.state);
+    }
 }
 
 impl Plain {
@@ -71,11 +83,14 @@ impl Host for Plain {
         permits.forbid(&self.forbidden.borrow(), &Rule::new("role access"));
         Ok(Allowed {
             container_by_id: false,
+            onward_ssh: Default::default(),
             permits,
             limits: *self.limits.borrow(),
             recording: self.recording.get().0,
             recording_failure: self.recording.get().1,
+            recording_recipients: Vec::new(),
             recording_role: self.recording.get().0.is_wanted().then(|| name("access")),
+            recording_keep: None,
             watching: Default::default(),
             roles: vec![name("access")],
             until: None,
@@ -123,9 +138,32 @@ impl Host for Plain {
         }
     }
 
-    fn tell(&self, caller: Option<&Caller>, event: SessionEvent<'_>) {
+    fn tell(&self, caller: Option<&Caller>, event: SessionEvent<'_>) -> String {
         let who = caller.map_or("nobody", |c| c.name.as_str());
         self.told.borrow_mut().push(format!("{who}: {event:?}"));
+        let word = format!("{event:?}");
+        let word = word.split([' ', '(']).next().unwrap_or_default();
+        format!("{{\"event\":\"{word}\"}}\n")
+    }
+
+    fn record(&self, caller: &Caller, session: &RecordedSession<'_>) -> Result<Opening, String> {
+        let frame = FirstFrame {
+            session: session.session,
+            node: self.name(),
+            proxy: "edge",
+            user: "ada",
+            login: &caller.name,
+            client: "192.0.2.7:4000",
+            kind: session.kind,
+            command: session.command,
+            terminal: session.terminal,
+            recording: session.recording,
+            recipients: session.recipients,
+            roles: session.roles,
+            keep: session.keep,
+            labels: &Default::default(),
+        };
+        self.recorder.begin(&frame, serde_json::json!({}))
     }
 
     fn ended(&self, _: &Caller) -> Pin<Box<dyn Future<Output = String>>> {
@@ -176,8 +214,12 @@ impl Host for Keyless {
         self.0.trusts(key)
     }
 
-    fn tell(&self, caller: Option<&Caller>, event: SessionEvent<'_>) {
-        self.0.tell(caller, event);
+    fn tell(&self, caller: Option<&Caller>, event: SessionEvent<'_>) -> String {
+        self.0.tell(caller, event)
+    }
+
+    fn record(&self, caller: &Caller, session: &RecordedSession<'_>) -> Result<Opening, String> {
+        self.0.record(caller, session)
     }
 
     fn ended(&self, caller: &Caller) -> Pin<Box<dyn Future<Output = String>>> {
@@ -311,6 +353,7 @@ async fn scene(forbidden: &[Kind], trusted: bool) -> Scene {
     let ca = key();
     let user = key();
     let blob = certificate(&ca, &user, &identity("ada")).blob().to_vec();
+    let state = fresh_state();
     let host = Rc::new(Plain {
         key: Arc::new(host_key()),
         theirs: theirs.public().blob().to_vec(),
@@ -321,6 +364,8 @@ async fn scene(forbidden: &[Kind], trusted: bool) -> Scene {
         forbidden: RefCell::new(forbidden.to_vec()),
         limits: RefCell::default(),
         recording: Cell::default(),
+        recorder: recorder(&state),
+        state,
         trusted,
         ending: Cell::default(),
     });

@@ -61,7 +61,7 @@ fn a_session_passes_with_its_output_its_end_and_its_exit_status() {
                 "nobody: Refused(\"role access does not allow the login eve\")".to_owned(),
                 "ada: In".to_owned(),
                 format!(
-                    "ada: Began {{ session: \"{session}\", kind: \"exec\", command: {:?}, not_recorded: None }}",
+                    "ada: Began {{ session: \"{session}\", kind: \"exec\", command: {:?}, recording: Ok(None) }}",
                     b"uptime"
                 ),
                 format!("ada: Ended {{ session: \"{session}\", code: Some(7) }}"),

@@ -1,0 +1,339 @@
+//! Sessions that others see while they run, or type in. Who may is for roles to say, and is asked again whenever the cluster's
+//! state is another. Here are made the sockets between the session's front and the viewer's: the fronts never give this
+//! process a descriptor, and it can cut each socket itself.
+//!
+//! ```text
+//! viewer's front ─ Start(watch@fleetgate ID) ─►        View(+ socket) ─► session's front
+//!                                              ◄─ Viewed: what is shown from now on goes to the viewer
+//!                     recorder ◄─ Flush ─      ─ Flushed ─►          (a session that is recorded)
+//! viewer's front ◄─ Viewing(+ socket, recording) ─
+//! ```
+
+mod decide;
+
+use super::open_login::OpenLogin;
+use super::refusal::SessionRefusal;
+use super::sessions::{Sessions, ShownSession};
+use super::tools::Tools;
+use super::views::{Place, Stage, View, Viewer};
+use crate::config::trust::Trust;
+use fleetgate_policy::text::printable;
+use fleetgate_record::live;
+use fleetgate_sys::file::{self, flags};
+use fleetgate_sys::{Fd, clock, net};
+use fleetgate_wire::common::SessionId;
+use fleetgate_wire::node::front::{Program, Start, Ticket, ToFront};
+use fleetgate_wire::node::{ConnectionNumber, ProcessEnd};
+use std::ffi::CString;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream;
+use std::time::Instant;
+
+/// The most viewers of one session, sessions that one user sees at once, and viewers in all.
+const MAX_OF_SESSION: usize = 8;
+const MAX_OF_USER: usize = 8;
+const MAX_ALL: usize = 256;
+/// A recording that is longer than this is not sent: its viewer begins with an empty screen.
+const MAX_RECORDED: u64 = 64 << 20;
+
+const TOO_SLOW: &str = "you were let go: your connection takes less than the session shows";
+const CLIENT_LEFT: &str = "the session's user is gone";
+const OVER: &str = "the session has ended";
+
+/// What a request for a program asks to see: whether to type too, and the session's id.
+pub fn asked(start: &Start) -> Option<(bool, Option<&str>)> {
+    match &start.program {
+        Program::Subsystem { name } => live::asked(name),
+        _ => None,
+    }
+}
+
+/// Somebody asks to see a session.
+pub fn ask(
+    tools: &mut Tools,
+    (sessions, trust): (&Sessions, &Trust),
+    open_login: &mut OpenLogin,
+    ticket: Ticket,
+    asked: (bool, Option<&str>),
+) {
+    if let Err(why) = begin(tools, (sessions, trust), open_login, ticket, asked) {
+        let what = match asked {
+            (true, _) => "joining a session",
+            (false, _) => "watching a session",
+        };
+        open_login.tell_denied(&tools.audit, &tools.metrics, format!("{what}: {}", why.words));
+        tools.to_fronts.not_started(open_login.connection, ticket, &why);
+    }
+}
+
+fn begin(
+    tools: &mut Tools,
+    (sessions, trust): (&Sessions, &Trust),
+    open_login: &OpenLogin,
+    ticket: Ticket,
+    (types, id): (bool, Option<&str>),
+) -> Result<(), SessionRefusal> {
+    let refuse = |words: &str| Err(SessionRefusal::new(words));
+    let Some(id) = id else {
+        return refuse(
+            "which session? give its id, or the first 8 digits: `fleetgate sessions ls` lists them",
+        );
+    };
+    let Some(viewer) = Viewer::of(open_login) else {
+        return refuse("only users of a cluster see sessions of others, as their roles say");
+    };
+    let ShownSession {
+        id: session,
+        place: shown,
+        login: of_login,
+        user: owner,
+    } = sessions.shown(id).map_err(SessionRefusal::new)?;
+    viewer
+        .may(tools, types, owner.as_deref(), &of_login, trust.skew)
+        .map_err(|refusal| SessionRefusal::new(refusal.words))?;
+    let views = &tools.views.all;
+    let of_session = views.values().filter(|view| view.session == session);
+    if of_session.count() >= MAX_OF_SESSION {
+        return Err(SessionRefusal::new(format!(
+            "{MAX_OF_SESSION} others see this session already, and no more may"
+        )));
+    }
+    let of_user = views.values().filter(|view| view.viewer.name == viewer.name);
+    if of_user.count() >= MAX_OF_USER || views.len() >= MAX_ALL {
+        return Err(SessionRefusal::new(format!(
+            "you see {MAX_OF_USER} sessions of this node already, or all viewers together see too many: end one of them"
+        )));
+    }
+    let (ours, theirs, cut) = sockets(types).map_err(|e| {
+        tracing::error!("making a socket for a viewer: {e}");
+        SessionRefusal::new("a socket could not be made; the host's log says why")
+    })?;
+    tools.views.last = tools.views.last.wrapping_add(1);
+    let number = tools.views.last;
+    let message = ToFront::View {
+        connection: shown.0,
+        ticket: shown.1,
+        viewer: number,
+        who: CString::new(printable(&viewer.name)).unwrap_or_default(),
+        types,
+    };
+    tools.to_fronts.say(shown.0, message, vec![ours]);
+    let view = View {
+        session,
+        owner,
+        of_login,
+        shown,
+        seen: (open_login.connection, ticket),
+        viewer,
+        login: open_login.grant.login.to_string(),
+        source: (&open_login.addresses.peer).into(),
+        types,
+        cut,
+        stage: Stage::Coming(theirs),
+    };
+    tools.views.all.insert(number, view);
+    Ok(())
+}
+
+/// The session's end, the viewer's, and a second one of the viewer's. Nothing comes through it from one who only looks,
+/// whatever becomes of his front.
+fn sockets(types: bool) -> io::Result<(Fd, Fd, Fd)> {
+    let (ours, theirs) = UnixStream::pair()?;
+    let [ours, theirs] = [ours, theirs].map(|end| Fd::from(OwnedFd::from(end)));
+    let cut = theirs.duplicate(3)?;
+    if !types {
+        net::shut_sending(&theirs)?;
+    }
+    Ok((ours, theirs, cut))
+}
+
+/// The session's front says since when somebody sees it.
+pub fn seen_since(tools: &mut Tools, place: Place, number: u32, at: u64) {
+    let Some(view) = tools
+        .views
+        .all
+        .get_mut(&number)
+        .filter(|view| view.shown == place)
+    else {
+        return;
+    };
+    let session = view.session;
+    view.stage = match std::mem::replace(&mut view.stage, Stage::Sees(Instant::now())) {
+        Stage::Coming(socket) => Stage::Recorded(socket, at),
+        other => {
+            view.stage = other;
+            return;
+        }
+    };
+    match tools.recordings.is_recorded(&session) {
+        true => tools.recordings.flush(&session),
+        false => show(tools, number, None),
+    }
+}
+
+/// What was shown before is in the recording's file.
+pub fn recorded(tools: &mut Tools, session: &SessionId) {
+    for number in waiting_for_recorder(tools, Some(session)) {
+        let file = tools.recordings.file(session);
+        let file = file.filter(|(_, length)| *length <= MAX_RECORDED);
+        let opened = file.and_then(|(path, length)| {
+            let path = CString::new(path.as_os_str().as_bytes()).ok()?;
+            let file = file::openat(file::CWD, &path, flags::O_RDONLY | flags::O_NOFOLLOW, 0).ok()?;
+            Some((file, length))
+        });
+        show(tools, number, opened);
+    }
+}
+
+/// The recorder that was asked is gone: the next one is asked, or nobody where nothing is recorded any more.
+pub fn recorder_gone(tools: &mut Tools) {
+    for number in waiting_for_recorder(tools, None) {
+        let Some(session) = tools.views.all.get(&number).map(|view| view.session) else {
+            continue;
+        };
+        match tools.recordings.is_recorded(&session) {
+            true => tools.recordings.flush(&session),
+            false => show(tools, number, None),
+        }
+    }
+}
+
+fn waiting_for_recorder(tools: &Tools, session: Option<&SessionId>) -> Vec<u32> {
+    let waits = |view: &View| {
+        matches!(view.stage, Stage::Recorded(..)) && session.is_none_or(|session| view.session == *session)
+    };
+    let all = tools.views.all.iter();
+    all.filter(|(_, view)| waits(view))
+        .map(|(number, _)| *number)
+        .collect()
+}
+
+/// He sees it now, first what is in the recording.
+fn show(tools: &mut Tools, number: u32, file: Option<(Fd, u64)>) {
+    let Some(view) = tools.views.all.get_mut(&number) else {
+        return;
+    };
+    let (socket, at) = match std::mem::replace(&mut view.stage, Stage::Sees(Instant::now())) {
+        Stage::Recorded(socket, at) => (socket, at),
+        other => {
+            view.stage = other;
+            return;
+        }
+    };
+    let (connection, ticket) = view.seen;
+    let (session, event) = (view.session, view.begun());
+    let (file, recorded) = file.unzip();
+    let message = ToFront::Viewing {
+        connection,
+        ticket,
+        at,
+        recorded: recorded.unwrap_or(0),
+    };
+    let fds = std::iter::once(socket).chain(file).collect();
+    tools.to_fronts.say(connection, message, fds);
+    tools.tell_recorded(&session, clock::wall(), event);
+}
+
+/// The session's front let somebody go.
+pub fn too_slow(tools: &mut Tools, place: Place, number: u32) {
+    if tools
+        .views
+        .all
+        .get(&number)
+        .is_some_and(|view| view.shown == place)
+    {
+        end(tools, number, TOO_SLOW);
+    }
+}
+
+/// Sessions that are over since the last call: so is seeing them.
+pub fn end_those_over(tools: &mut Tools) {
+    for session in tools.views.take_over() {
+        end_all(tools, OVER, |view| view.session == session);
+    }
+}
+
+/// A channel was closed by its client: a viewer's, or that of a session that is seen.
+pub fn channel_closed(tools: &mut Tools, place: Place) {
+    end_all(tools, CLIENT_LEFT, |view| {
+        view.seen == place || view.shown == place
+    });
+}
+
+/// A connection is over, or about to be.
+pub fn connection_over(tools: &mut Tools, connection: ConnectionNumber) {
+    end_all(tools, CLIENT_LEFT, |view| {
+        view.seen.0 == connection || view.shown.0 == connection
+    });
+}
+
+/// Ends what roles and locks allow no more.
+pub fn decide_again(tools: &mut Tools, skew: u64) {
+    let no_more: Vec<(u32, String)> = tools
+        .views
+        .all
+        .iter()
+        .filter_map(|(number, view)| {
+            let may = view
+                .viewer
+                .may(tools, view.types, view.owner.as_deref(), &view.of_login, skew);
+            Some((*number, may.err()?.words))
+        })
+        .collect();
+    for (number, words) in no_more {
+        end(tools, number, &words);
+    }
+}
+
+fn end_all(tools: &mut Tools, why: &str, is_over: impl Fn(&View) -> bool) {
+    let all = tools.views.all.iter();
+    let over: Vec<u32> = all
+        .filter(|(_, view)| is_over(view))
+        .map(|(number, _)| *number)
+        .collect();
+    for number in over {
+        end(tools, number, why);
+    }
+}
+
+/// Ends it, with words for the viewer; who has gone does not hear them.
+fn end(tools: &mut Tools, number: u32, why: &str) {
+    let Some(view) = tools.views.all.remove(&number) else {
+        return;
+    };
+    let (connection, ticket) = view.shown;
+    let message = ToFront::EndView {
+        connection,
+        ticket,
+        viewer: number,
+    };
+    tools.to_fronts.say(connection, message, Vec::new());
+    let (connection, ticket) = view.seen;
+    match &view.stage {
+        Stage::Sees(_) => {
+            let message = ToFront::Ended {
+                connection,
+                ticket,
+                ended: ProcessEnd {
+                    status: 0,
+                    signalled: false,
+                    core: false,
+                },
+                why: CString::new(printable(why)).unwrap_or_default(),
+            };
+            tools.to_fronts.say(connection, message, Vec::new());
+        }
+        Stage::Coming(_) | Stage::Recorded(..) => {
+            tools
+                .to_fronts
+                .not_started(connection, ticket, &SessionRefusal::new(why));
+        }
+    }
+    // What he has not read yet he still can; nothing comes from him any more, whatever his front does.
+    let _ = net::shut_sending(&view.cut);
+    if let Some(event) = view.over(why) {
+        tools.tell_recorded(&view.session, clock::wall(), event);
+    }
+}
