@@ -200,6 +200,18 @@ impl Catalogue {
         })
     }
 
+    /// The machines whose recordings have more bytes than this, where there are others too.
+    pub fn sources_beyond(&self, most: u64) -> Result<Vec<String>, Error> {
+        let text = "SELECT source FROM recordings WHERE removed = 0 GROUP BY source HAVING sum(length) > ? \
+                    AND (SELECT count(DISTINCT source) FROM recordings WHERE removed = 0) > 1";
+        let mut query = self.db.prepare_cached(text).map_err(|e| self.said(&e))?;
+        let most = i64::try_from(most).unwrap_or(i64::MAX);
+        let found = query
+            .query_map([most], |row| row.get(0))
+            .map_err(|e| self.said(&e))?;
+        found.collect::<rusqlite::Result<_>>().map_err(|e| self.said(&e))
+    }
+
     /// When the oldest came of those that are to go to the object store; 0: there is none.
     pub fn moves_since(&self) -> Result<u64, Error> {
         let text =

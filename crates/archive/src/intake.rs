@@ -162,6 +162,11 @@ impl Maker {
         }
     }
 
+    /// Whether a signature is right, and of a key that the machine is not known to have.
+    pub(crate) fn has_not_the_key_of(&self, text: &str, signature: &[u8]) -> bool {
+        sshsig::verify(signature, NAMESPACE, text.as_bytes()).is_ok_and(|key| !self.keys.contains(&key))
+    }
+
     /// The keys that a signature may leave out.
     pub(crate) fn last_keys(&self) -> Vec<LastKey> {
         self.keys.iter().map(|key| LastKey::of(key.blob())).collect()

@@ -74,6 +74,8 @@ pub struct Keeper {
     streams: HashMap<u64, Stream>,
     /// Why nothing is taken in, and for how long to wait.
     full: Option<(u32, String)>,
+    /// Little is left, and these machines have a large part of it.
+    crowders: Vec<String>,
     has_whole: Arc<Notify>,
 }
 
@@ -103,6 +105,7 @@ impl Keeper {
             sums,
             streams: HashMap::new(),
             full: None,
+            crowders: Vec::new(),
             has_whole,
         };
         keeper.show();

@@ -172,7 +172,13 @@ impl Archive {
 
     /// Its bytes, from `offset` on.
     pub async fn read(&self, entry: &Entry, offset: u64) -> Result<Reader, Error> {
-        Reader::open(&self.0, entry, offset).await
+        if entry.whole {
+            return Reader::open(&self.0, entry, offset, entry.bytes).await;
+        }
+        let session = entry.session;
+        let row = self.catalogue(move |catalogue| catalogue.row(&session)).await?;
+        let covered = row.map_or(0, |row| row.covered.offset);
+        Reader::open(&self.0, entry, offset, covered).await
     }
 
     /// Removes one. What its maker still has of it is not taken in again.

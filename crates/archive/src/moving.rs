@@ -92,18 +92,19 @@ impl Archive {
                 }
                 Err(why) => {
                     add(&self.0.counts.store_failures, 1);
-                    // Whether it is the store's fault, the next one shows.
-                    if let Some(before) = last {
+                    // Whether it is the store's fault, the next one shows. A file that is gone or cut is this machine's.
+                    let is_of_store = matches!(why, Error::Store(_));
+                    if let Some(before) = last.filter(|_| is_of_store) {
                         postponed.remove(&before);
                         return Err(why);
                     }
-                    if postponed.len() >= MAX_POSTPONED {
+                    if is_of_store && postponed.len() >= MAX_POSTPONED {
                         return Err(why);
                     }
                     tracing::warn!("the recording {}: {why}: it is tried again later", row.entry.id());
                     let (backoff, due) = postponed.entry(session).or_insert((RECORDING, now));
                     *due = now + backoff.failed(random());
-                    last = Some(session);
+                    last = is_of_store.then_some(session).or(last);
                 }
             }
         }

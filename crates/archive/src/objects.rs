@@ -27,6 +27,19 @@ const REQUEST: Duration = Duration::from_secs(120);
 const AGAIN: usize = 1;
 const AGAIN_FOR: Duration = Duration::from_secs(10);
 
+/// What an error says, and what is at the bottom of it: the chain between is the client library's own.
+fn reason(error: &object_store::Error) -> String {
+    let mut last: &dyn std::error::Error = error;
+    while let Some(cause) = last.source() {
+        last = cause;
+    }
+    let (whole, last) = (error.to_string(), last.to_string());
+    match whole.contains(&last) {
+        true => whole,
+        false => format!("{last} ({whole})"),
+    }
+}
+
 /// The store.
 #[derive(Clone)]
 pub struct Objects {
@@ -37,7 +50,7 @@ pub struct Objects {
 impl Objects {
     /// Asks nobody anything yet.
     pub fn new(settings: &Store) -> Result<Objects, Error> {
-        let failed = |e: object_store::Error| Error::Store(e.to_string());
+        let failed = |e: object_store::Error| Error::Store(reason(&e));
         let mut client = ClientOptions::new()
             .with_connect_timeout(CONNECT)
             .with_timeout(REQUEST)
@@ -85,7 +98,7 @@ impl Objects {
             ),
             (Attribute::Metadata("fleetgate-node".into()), entry.node.clone()),
         ]);
-        let failed = |e: object_store::Error| Error::Store(e.to_string());
+        let failed = |e: object_store::Error| Error::Store(reason(&e));
         let read = async |from: u64| {
             let bytes = piece(file.clone(), from, entry.bytes, PART).await;
             bytes.map_err(|why| Error::Io(path.clone(), why))
@@ -137,7 +150,7 @@ impl Objects {
     /// Bytes of a recording.
     pub async fn read(&self, entry: &Entry, from: u64, to: u64) -> Result<Bytes, Error> {
         let bytes = self.store.get_range(&self.path(entry), from..to).await;
-        let bytes = bytes.map_err(|e| Error::Store(e.to_string()))?;
+        let bytes = bytes.map_err(|e| Error::Store(reason(&e)))?;
         match bytes.len() as u64 == to - from {
             true => Ok(bytes),
             false => Err(Error::Store(format!(
@@ -151,7 +164,7 @@ impl Objects {
     pub async fn remove(&self, entry: &Entry) -> Result<(), Error> {
         match self.store.delete(&self.path(entry)).await {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
-            Err(e) => Err(Error::Store(e.to_string())),
+            Err(e) => Err(Error::Store(reason(&e))),
         }
     }
 }

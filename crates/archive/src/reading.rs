@@ -5,6 +5,7 @@ use crate::error::Error;
 use crate::objects::Objects;
 use crate::{Inner, directory};
 use bytes::Bytes;
+use fleetgate_record::block::{HEAD, Head, Holds};
 use fleetgate_sys::Fd;
 use fleetgate_sys::file::read_at;
 use std::path::PathBuf;
@@ -33,7 +34,14 @@ enum From {
 }
 
 impl Reader {
-    pub(crate) async fn open(inner: &Arc<Inner>, entry: &Entry, offset: u64) -> Result<Reader, Error> {
+    /// `covered`: up to there a signature covers it. Of a recording that has not ended, what stands between that and the signature
+    /// is not given away: anybody on the way could have put it there.
+    pub(crate) async fn open(
+        inner: &Arc<Inner>,
+        entry: &Entry,
+        offset: u64,
+        covered: u64,
+    ) -> Result<Reader, Error> {
         let path = directory::path(&inner.settings.directory, &entry.day, &entry.session);
         let opened = path.clone();
         let opening = tokio::task::spawn_blocking(move || directory::open_to_read(&opened));
@@ -53,11 +61,16 @@ impl Reader {
             }
             (Err(e), _) => return Err(e),
         };
-        Ok(Reader {
-            from,
-            offset,
-            end: entry.bytes,
-        })
+        let end = match &from {
+            From::File(file, path) if !entry.whole => {
+                let (file, bytes) = (file.clone(), entry.bytes);
+                let looking = tokio::task::spawn_blocking(move || proven_end(&file, covered, bytes));
+                let end = looking.await.unwrap_or_else(|e| Err(e.to_string()));
+                end.map_err(|why| Error::Io(path.clone(), why))?
+            }
+            _ => entry.bytes,
+        };
+        Ok(Reader { from, offset, end })
     }
 
     /// The next piece; nothing: that was all.
@@ -86,6 +99,17 @@ impl Reader {
         self.offset += bytes.len() as u64;
         Ok(Some(bytes))
     }
+}
+
+/// Where the signature ends that stands right behind what it covers; else what it covers ends.
+fn proven_end(file: &Fd, covered: u64, bytes: u64) -> Result<u64, String> {
+    let mut head = [0; HEAD];
+    let got = read_at(file.raw(), &mut head, covered).map_err(|e| e.to_string())?;
+    let signature = Head::decode(&head)
+        .ok()
+        .filter(|(head, _)| got == HEAD && head.holds == Holds::Signature);
+    let end = signature.map_or(covered, |(head, _)| covered + (HEAD + head.stored) as u64);
+    Ok(if end <= bytes { end } else { covered })
 }
 
 async fn read_piece(file: Arc<Fd>, offset: u64, most: usize) -> Result<Bytes, String> {

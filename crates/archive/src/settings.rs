@@ -161,11 +161,25 @@ impl Form {
     fn store(&self, store: &Spanned<String>) -> Result<Store, Fault> {
         let place = store.get_ref().strip_prefix("s3://").unwrap_or_default();
         let (bucket, prefix) = place.split_once('/').unwrap_or((place, ""));
-        let is_bucket = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.');
-        if !(3..=63).contains(&bucket.len()) || !bucket.chars().all(is_bucket) {
+        if !store.get_ref().starts_with("s3://") {
             return Err(fault(
                 store,
                 "`store` is `s3://BUCKET/PREFIX`, where the prefix may be left out",
+            ));
+        }
+        let is_bucket = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.');
+        let ends_well = !bucket.starts_with(['-', '.']) && !bucket.ends_with(['-', '.']);
+        if !(3..=63).contains(&bucket.len())
+            || !bucket.chars().all(is_bucket)
+            || !ends_well
+            || bucket.contains("..")
+        {
+            return Err(fault(
+                store,
+                format!(
+                    "the bucket {bucket:?} of `store`: a bucket has 3 to 63 of a-z, 0-9, `-` and `.`, and begins and ends with \
+                     a letter or digit"
+                ),
             ));
         }
         let is_prefix = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_' | '/');
@@ -183,7 +197,7 @@ impl Form {
             None => false,
         };
         let region = match (&self.region, &self.endpoint) {
-            (Some(region), _) => region.get_ref().clone(),
+            (Some(region), _) => region_of(region)?,
             (None, Some(_)) => REGION.to_owned(),
             (None, None) => {
                 return Err(fault(
@@ -203,6 +217,10 @@ impl Form {
         let authorities = match &self.ca {
             Some(ca) => {
                 let read = read_file(ca.get_ref(), false).map_err(|why| fault(ca, why))?;
+                if !String::from_utf8_lossy(&read).contains("-----BEGIN CERTIFICATE-----") {
+                    let path = ca.get_ref().display();
+                    return Err(fault(ca, format!("{path}: there is no certificate in it (PEM)")));
+                }
                 Some(read.to_vec())
             }
             None => None,
@@ -217,6 +235,20 @@ impl Form {
             authorities,
             allows_http,
         })
+    }
+}
+
+/// A region's name, which becomes part of the store's own.
+fn region_of(region: &Spanned<String>) -> Result<String, Fault> {
+    let name = region.get_ref();
+    let is_one = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    let fits = (1..=64).contains(&name.len()) && name.chars().all(is_one) && !name.starts_with('-');
+    match fits && !name.ends_with('-') {
+        true => Ok(name.clone()),
+        false => Err(fault(
+            region,
+            format!("`region` {name:?} is none: a region has a-z, 0-9 and `-`, as \"eu-central-1\""),
+        )),
     }
 }
 

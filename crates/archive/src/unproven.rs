@@ -38,6 +38,11 @@ impl Unproven {
         self.length
     }
 
+    /// How many of them are in memory.
+    pub fn in_memory(&self) -> u64 {
+        self.memory.len() as u64
+    }
+
     /// Whether they are in a file.
     pub fn has_file(&self) -> bool {
         self.file.is_some()

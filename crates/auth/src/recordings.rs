@@ -226,6 +226,13 @@ impl Service {
         }
         let viewer = self.viewer(caller)?;
         let (entry, rule) = self.find_for(&viewer, RecordingRight::Delete, &id).await?;
+        // What comes of it later would be refused, and be missing for good.
+        if !entry.whole && self.still_runs(&id).await? {
+            return Err(Refused::invalid(format!(
+                "the session {id} still runs, and so its recording is not removed: wait for its end, or end it with `fleetgate \
+                 sessions end {id}`"
+            )));
+        }
         let event = self
             .view_event(event::RECORDING_DELETED, caller, Some(&entry))
             .with("bytes", entry.bytes)
@@ -242,6 +249,18 @@ impl Service {
             }
         })?;
         Ok(shown(&deleted))
+    }
+
+    /// Whether the audit log has the beginning of a session, and no end.
+    async fn still_runs(&self, id: &str) -> Result<bool> {
+        let query = crate::audit::Query {
+            events: vec!["session_started".to_owned()],
+            session: id.to_owned(),
+            present: true,
+            ..crate::audit::Query::default()
+        };
+        let mark = self.ledger.audit().begin(&query).await?;
+        Ok(!self.ledger.audit().page(&query, mark).await?.is_empty())
     }
 
     /// Who asks, with a place.
@@ -437,12 +456,26 @@ impl Service {
     }
 }
 
+/// A recording's first frame, with the machine that auth has it from: the frame says what its maker wrote.
+fn begin_of(entry: &Entry) -> String {
+    let Ok(Value::Object(mut begin)) = serde_json::from_str(&entry.begin) else {
+        return entry.begin.clone();
+    };
+    if begin.get("node").and_then(Value::as_str).unwrap_or_default() == entry.node {
+        return entry.begin.clone();
+    }
+    let said = begin.insert("node".to_owned(), entry.node.as_str().into());
+    begin.insert("maker".to_owned(), entry.source.as_str().into());
+    begin.insert("said_node".to_owned(), said.unwrap_or_default());
+    Value::Object(begin).to_string()
+}
+
 /// What is told of a recording.
 pub(crate) fn shown(entry: &Entry) -> v1::RecordingEntry {
     v1::RecordingEntry {
         session: entry.session.to_vec().into(),
         source: entry.source.clone(),
-        begin: entry.begin.clone(),
+        begin: begin_of(entry),
         end: entry.end.clone(),
         last: entry.last,
         bytes: entry.bytes,

@@ -51,6 +51,7 @@ use fleetgate_client::master_client::NAME as MASTER;
 use fleetgate_policy::text;
 use output::print;
 use std::ffi::{CStr, CString, OsString};
+use std::io::Write as _;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 fn main() {
@@ -126,7 +127,14 @@ fn done(given: &Arguments, outcome: Outcome) -> i32 {
         Err(error) => {
             match given.value("log-format") {
                 Some("json") => tracing::error!("{error}"),
-                _ => eprintln!("fleetgate: {}", text::printable_lines(&error.to_string())),
+                // Nobody may read it any more.
+                _ => {
+                    _ = writeln!(
+                        std::io::stderr(),
+                        "fleetgate: {}",
+                        text::printable_lines(&error.to_string())
+                    )
+                }
             }
             let code = error.downcast_ref::<ClientError>().map(ClientError::code);
             let usage = || error.downcast_ref::<UsageError>().map(UsageError::code);

@@ -1,7 +1,8 @@
 //! What a node goes by: `node.toml`, which this file describes, its [`identity`] in its cluster with the [`renewal`] of its
 //! certificates, the [`cluster`]'s signed state with the decisions that follow from it, its [`host_keys`], and the [`node_lock`].
-//! What `node.toml` and the files that it names come to is [`trust`] (who may log in, and how), [`offer`] (what a connection may
-//! negotiate), [`recording`], [`strangers`] (what is remembered of who is not logged in) and [`labels`].
+//! What `node.toml` and the files that it names come to is [`trust`] (who may log in, and how), [`publickey`] (whether a key or
+//! certificate lets somebody in), [`offer`] (what a connection may negotiate), [`recording`], [`strangers`] (what is remembered of
+//! who is not logged in) and [`labels`].
 #![cfg_attr(
     not(test),
     warn(
@@ -18,6 +19,7 @@ pub mod identity;
 pub mod labels;
 pub mod node_lock;
 pub mod offer;
+pub mod publickey;
 pub mod recording;
 pub mod renewal;
 pub mod strangers;

@@ -13,7 +13,11 @@ pub use fleetgate_record::live::request;
 use fleetgate_record::pipe::HEAD;
 
 /// The longest recording that is taken.
-const MAX_RECORDED: u64 = 64 << 20;
+const MAX_RECORDED: u64 = 4 << 20;
+/// So much of the output before is drawn at most, the last of it: while it is, nothing else is done.
+const MAX_DRAWN: u64 = 2 << 20;
+/// The most that is read for that.
+const MAX_READ: u64 = 64 << 20;
 /// The most of a list of viewers.
 const MAX_WHO: usize = 512;
 
@@ -179,19 +183,30 @@ impl Viewer {
     /// frames could not be told apart, as several may have one.
     fn play(&mut self, recording: &[u8], since: u64) -> Result<(), String> {
         let unreadable = |why: String| format!("what was shown before cannot be read: {why}");
-        let mut source =
-            Source::new(recording, None).map_err(|_| unreadable("it is no recording".to_owned()))?;
-        loop {
-            match source.next_frame() {
-                Ok(Some(frame)) if frame.kind == Kind::Resize && frame.at >= since / TICK * TICK => {
-                    return Ok(());
+        let open = || Source::new(recording, None).map_err(|_| unreadable("it is no recording".to_owned()));
+        let is_mark = |frame: &Frame<'_>| frame.kind == Kind::Resize && frame.at >= since / TICK * TICK;
+        // How much there is of it is not known before.
+        let (mut source, mut shown) = (open()?, 0);
+        while let Some(frame) = source.next_frame().map_err(|e| unreadable(e.to_string()))? {
+            if is_mark(&frame) {
+                break;
+            }
+            shown += frame.bytes.len() as u64;
+            if shown > MAX_READ {
+                return Err("what was shown before is too long to be drawn".to_owned());
+            }
+        }
+        let (mut source, mut left_out) = (open()?, shown.saturating_sub(MAX_DRAWN));
+        let is_cut = left_out > 0;
+        while let Some(frame) = source.next_frame().map_err(|e| unreadable(e.to_string()))? {
+            match frame.kind {
+                _ if is_mark(&frame) && is_cut => {
+                    return Err("what was shown long before is left out".to_owned());
                 }
-                Ok(Some(frame)) => match frame.kind {
-                    Kind::Begin => self.screen = screen(&Begin::read(frame.bytes)),
-                    _ => show(&mut self.screen, &frame),
-                },
-                Ok(None) => break,
-                Err(e) => return Err(unreadable(e.to_string())),
+                _ if is_mark(&frame) => return Ok(()),
+                Kind::Begin => self.screen = screen(&Begin::read(frame.bytes)),
+                Kind::Output if left_out > 0 => left_out = left_out.saturating_sub(frame.bytes.len() as u64),
+                _ => show(&mut self.screen, &frame),
             }
         }
         if source.passed_over() > 0 {

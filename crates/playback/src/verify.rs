@@ -149,7 +149,7 @@ impl Report {
     fn signed(&mut self, key: String, covers: u64, signed: String) {
         if let Some(signer) = self.signers.iter_mut().find(|signer| signer.key == key) {
             signer.signatures += 1;
-            signer.covers = covers;
+            signer.covers = signer.covers.max(covers);
             signer.signed = signed;
         } else if self.signers.len() < MAX_NAMED {
             self.signers.push(Signer {

@@ -37,7 +37,7 @@ pub fn account_and_container(login: &str) -> (&str, Option<&str>) {
 /// with a pattern of containers' names. Nothing here is asked of a login that comes in a request.
 pub fn check_written_login(login: &str) -> Result<(), Invalid> {
     let refuse = |why: String| Err(Invalid(why));
-    if login.trim() == VIEWER {
+    if account_and_container(login).0.trim() == VIEWER {
         return refuse("it is no account: who may watch sessions says `recordings`".to_owned());
     }
     let (account, container) = match login.split_once(INTO) {
@@ -141,6 +141,11 @@ impl AccountName {
     pub fn parse_login(name: &[u8]) -> Result<AccountName, Invalid> {
         let whole = AccountName::parse(name)?;
         let account = account_and_container(&whole.text).0.len();
+        if &whole.text[..account] == VIEWER && account < whole.text.len() {
+            return Err(Invalid(
+                "the user name leads into no container: watch@fleetgate is no account".to_owned(),
+            ));
+        }
         Ok(AccountName { account, ..whole })
     }
 

@@ -121,7 +121,7 @@ impl Entry {
         let (stored, behind) = rest.split_at_checked(word(16))?;
         let is_right = head[..8] == anchor[..8]
             && word(28) <= 1
-            && entry.taken + entry.plain <= MAX_PLAIN
+            && entry.taken.saturating_add(entry.plain) <= MAX_PLAIN
             && stored.len() <= MAX_STORED
             && (entry.is_sealed || stored.len() == entry.plain)
             && head[CHECK..] == check(&head[..CHECK], anchor, stored);

@@ -36,6 +36,8 @@ impl Unpacker {
     /// Puts the frames of a block into `plain`. False: it is encrypted, and there are no keys.
     pub(crate) fn unpack(&mut self, head: &Head, stored: &[u8], plain: &mut Vec<u8>) -> Result<bool, Fault> {
         if head.holds == Holds::Encrypted && self.keys.is_empty() {
+            // Nothing that can be read goes on from there.
+            self.group.clear();
             return Ok(false);
         }
         if !head.continues {

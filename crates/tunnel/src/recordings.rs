@@ -20,6 +20,8 @@ use tonic::{Status, Streaming};
 
 /// The most bytes of one part: a block of a recording, about. Sessions on the same connection have their turns between.
 const PART: usize = 64 << 10;
+/// The most streams that have their turn.
+const MAX_STREAMS: usize = 64;
 /// So long an answer is waited for when all was sent.
 const ANSWER: Duration = Duration::from_secs(60);
 
@@ -41,6 +43,9 @@ pub(crate) struct Outbox {
 impl Outbox {
     /// A stream is there.
     pub(crate) fn opened(&mut self, stream: mpsc::Sender<Recording>) {
+        self.streams.retain(|stream| !stream.is_closed());
+        // Each proxy has one; one that opens more loses its own before others'.
+        self.streams.truncate(MAX_STREAMS - 1);
         self.streams.push_back(stream);
         self.give();
     }
@@ -234,15 +239,15 @@ impl Sending {
         Some(answer)
     }
 
-    /// When somebody has waited for too long.
+    /// When somebody has waited for too long: for an answer, or for a proxy that reads nothing. There it would take a place from
+    /// the others.
     fn due(&self) -> Option<Instant> {
-        let waiting = self.0.iter().filter(|upload| !upload.has_part());
-        waiting.map(|upload| upload.since + ANSWER).min()
+        self.0.iter().map(|upload| upload.since + ANSWER).min()
     }
 
     /// One that has.
     fn expire(&mut self, now: Instant) -> Option<FromTunnel> {
-        let is_late = |upload: &Upload| !upload.has_part() && upload.since + ANSWER <= now;
+        let is_late = |upload: &Upload| upload.since + ANSWER <= now;
         let at = self.0.iter().position(is_late)?;
         let upload = self.0.remove(at)?;
         Some(upload.wait(0, "the cluster does not answer"))

@@ -46,13 +46,13 @@ nodes = ["nowhere"]
 logins = []
 [role.auditor.recordings]
 of = ["ada"]
-may = ["watch"]
+may = ["watch", "play"]
 [role.helper]
 nodes = ["*"]
 logins = ["bea"]
 [role.helper.recordings]
 of = ["ada"]
-may = ["join"]
+may = ["join", "play"]
 END
         "$F" role apply --state cluster -f roles.toml
         for one in bob:auditor carol:helper; do

@@ -1,6 +1,7 @@
 //! Taking a part in: which recording of its stream it goes on with, whether it is right, and what of it is proven now.
 
 use super::batch::Batch;
+use super::upkeep::FULL;
 use super::{Keeper, Step};
 use crate::catalogue::Row;
 use crate::checker::{Checker, Point, Proof};
@@ -11,10 +12,13 @@ use crate::unproven::Unproven;
 use crate::{directory, row};
 use fleetgate_sys::file::{read_at, truncate};
 use fleetgate_sys::{Errno, Fd, tree};
+use std::cell::Cell;
 use std::collections::HashMap;
 
 /// How long to wait when the disk does not do it, in seconds.
 pub const DISK: u32 = 30;
+/// The same where a signature is of a key that its machine is not known to have.
+const OTHER_KEY: u32 = 600;
 /// The same where a stream has as many as it may.
 const BUSY: u32 = 5;
 /// The most bytes of a recording that no signature covers. A recording that runs is signed each second.
@@ -25,6 +29,8 @@ const MAX_UNPROVEN_OF_STREAM: u64 = 256 << 20;
 const MAX_FILES_OF_STREAM: usize = 16;
 /// The most of all streams: each is a descriptor.
 const MAX_FILES: usize = 256;
+/// The most bytes of all streams that wait in memory.
+const MAX_IN_MEMORY: u64 = 64 << 20;
 /// What stands behind the proven part of a file is read again up to this length.
 const MAX_BEHIND: u64 = 8 << 20;
 
@@ -33,6 +39,8 @@ const MAX_BEHIND: u64 = 8 << 20;
 pub struct Stream {
     uploads: HashMap<[u8; 16], Upload>,
     unproven: u64,
+    /// So many of these are in memory.
+    in_memory: u64,
     files: usize,
 }
 
@@ -61,12 +69,14 @@ impl Stream {
     fn take(&mut self, session: &[u8; 16]) -> Option<Upload> {
         let upload = self.uploads.remove(session)?;
         self.unproven -= upload.unproven.len();
+        self.in_memory -= upload.unproven.in_memory();
         self.files -= usize::from(upload.unproven.has_file());
         Some(upload)
     }
 
     fn put(&mut self, session: [u8; 16], upload: Upload) {
         self.unproven += upload.unproven.len();
+        self.in_memory += upload.unproven.in_memory();
         self.files += usize::from(upload.unproven.has_file());
         self.uploads.insert(session, upload);
     }
@@ -135,6 +145,14 @@ impl Keeper {
             self.close(stream, &session);
             return Ok(Step::Now(answer));
         }
+        if self.crowders.contains(&maker.name) {
+            let why = format!(
+                "little is left of `max_size`, and {} has a quarter of it",
+                maker.name
+            );
+            self.close(stream, &session);
+            return Ok(Step::Now(Answer::Wait(FULL, why)));
+        }
         let known = self.streams.entry(stream).or_default().take(&session);
         let upload = match known {
             Some(upload) if upload.checker.next() == part.offset => Some(upload),
@@ -151,11 +169,18 @@ impl Keeper {
             .unproven
             .push(&part.bytes, &self.directory)
             .map_err(failed)?;
-        let fed = upload
-            .checker
-            .feed(&part.bytes, &|text, signature| maker.signed(text, signature));
-        if let Err(refusal) = fed {
-            return Ok(Step::Now(Answer::Refused(refusal.to_string())));
+        let is_unknown = Cell::new(false);
+        let check = |text: &str, signature: &[u8]| {
+            let signed = maker.signed(text, signature);
+            is_unknown.set(signed.is_err() && maker.has_not_the_key_of(text, signature));
+            signed
+        };
+        if let Err(refusal) = upload.checker.feed(&part.bytes, &check) {
+            // A machine that has other host keys than before says so when it renews its certificates.
+            return Ok(Step::Now(match is_unknown.get() {
+                true => Answer::Wait(OTHER_KEY, refusal.to_string()),
+                false => Answer::Refused(refusal.to_string()),
+            }));
         }
         let is_whole = self.prove(batch, row, maker, &mut upload)?;
         if part.whole && !is_whole {
@@ -217,6 +242,7 @@ impl Keeper {
     /// What is answered where a bound is reached.
     fn bounds(&mut self, stream: u64, upload: &Upload, part: &Part) -> Option<Step> {
         let files: usize = self.streams.values().map(|stream| stream.files).sum();
+        let in_memory: u64 = self.streams.values().map(|stream| stream.in_memory).sum();
         let stream = self.streams.entry(stream).or_default();
         let waits = upload.unproven.len() + part.bytes.len() as u64;
         if waits > MAX_UNPROVEN {
@@ -228,7 +254,9 @@ impl Keeper {
         let may_have_file = upload.unproven.has_file()
             || !upload.unproven.needs_file(part.bytes.len())
             || stream.files < MAX_FILES_OF_STREAM && files < MAX_FILES;
-        if !may_have_file || stream.unproven + waits > MAX_UNPROVEN_OF_STREAM {
+        let is_small = upload.unproven.has_file()
+            || in_memory + upload.unproven.in_memory() + part.bytes.len() as u64 <= MAX_IN_MEMORY;
+        if !may_have_file || !is_small || stream.unproven + waits > MAX_UNPROVEN_OF_STREAM {
             let why = "too many bytes wait for a signature that covers them";
             return Some(Step::Now(Answer::Wait(BUSY, why.to_owned())));
         }

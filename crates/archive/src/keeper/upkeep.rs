@@ -3,6 +3,7 @@
 use super::Keeper;
 use super::batch::Batch;
 use crate::entry::Place;
+use crate::error::Error;
 use crate::{directory, row};
 use fleetgate_sys::file::room;
 
@@ -13,9 +14,11 @@ const RESERVE_PART: u64 = 20;
 /// Files that are left alone.
 const RESERVE_FILES: u64 = 1000;
 /// How long to wait for room, in seconds.
-const FULL: u32 = 60;
+pub(super) const FULL: u32 = 60;
 /// A recording that was removed is known for so long, so that its maker does not bring it again.
 const KNOWN: u64 = 400 * 86_400;
+/// Where so little is left as one part in so many, a machine that has such a part gets no more.
+const PARTS: u64 = 4;
 /// The most files that are removed at once.
 const MOST: usize = 256;
 
@@ -73,7 +76,11 @@ impl Keeper {
             for mut row in gone {
                 match directory::remove(&self.settings.directory, &row.entry) {
                     Ok(()) => {
-                        row.is_gone = true;
+                        // It may be on its way to the store just now, or there already without the catalogue's knowing.
+                        match row.entry.whole && self.settings.store.is_some() {
+                            true => row.entry.place = Place::Objects,
+                            false => row.is_gone = true,
+                        }
                         batch.change(row);
                     }
                     Err(e) => tracing::error!("{e}"),
@@ -100,6 +107,19 @@ impl Keeper {
             tracing::error!("no recordings are taken in: {why}");
         }
         self.full = full;
+        self.crowders = self.crowders().unwrap_or_else(|e| {
+            tracing::error!("{e}");
+            Vec::new()
+        });
+    }
+
+    /// Where three quarters of `max_size` are used: the machines that have one of them. So one alone does not keep the others out.
+    fn crowders(&self) -> Result<Vec<String>, Error> {
+        let most = self.settings.retention.max_size;
+        match most > 0 && self.sums.bytes > most / PARTS * (PARTS - 1) {
+            true => self.catalogue.sources_beyond(most / PARTS),
+            false => Ok(Vec::new()),
+        }
     }
 
     fn why_full(&self) -> Option<(u32, String)> {

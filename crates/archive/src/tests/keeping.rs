@@ -294,6 +294,35 @@ fn recordings_go_by_age_and_by_size_and_not_before() {
 }
 
 #[test]
+fn where_little_is_left_one_machine_does_not_take_that_too() {
+    run(async {
+        let (large, small) = (Machine::new("web1"), Machine::new("web2"));
+        let one = large.recording(1, 1).len() as u64;
+        let place = Place::with(Retention {
+            max_size: 8 * one - 8,
+            ..Retention::default()
+        });
+        let intake = place.archive.intake();
+        let bring = async |machine: &Machine, session| {
+            place.archive.turn().await.unwrap();
+            let bytes = machine.recording(session, 1);
+            send(&intake, &machine.maker(), session, (&bytes, 0), 100_000).await
+        };
+        // It is alone: nobody else is kept out.
+        for session in 1..=6 {
+            assert!(matches!(bring(&large, session).await, Answer::Whole(_)));
+        }
+        assert!(matches!(bring(&small, 7).await, Answer::Whole(_)));
+        let wait = bring(&large, 8).await;
+        assert!(
+            matches!(&wait, Answer::Wait(_, why) if why.contains("a quarter")),
+            "{wait:?}"
+        );
+        assert!(matches!(bring(&small, 9).await, Answer::Whole(_)));
+    });
+}
+
+#[test]
 fn nobody_else_can_read_or_write_what_is_kept() {
     run(async {
         let (place, machine) = (Place::new(), Machine::new("web1"));

@@ -110,7 +110,7 @@ fn junk_neither_replaces_nor_blocks_a_recording() {
             send(&hostile, &maker, 1, (&junk.bytes, 0), 3000).await;
             let refused = send(&hostile, &maker, 1, (&other.recording(1, 1), 0), 100_000).await;
             assert!(
-                matches!(&refused, Answer::Refused(_)) || offset > 0,
+                matches!(&refused, Answer::Wait(_, why) if why.contains("none of web1")) || offset > 0,
                 "{refused:?}"
             );
             take(&hostile, &maker, part(1, offset as u64, &[7; 5000])).await;
@@ -197,19 +197,20 @@ fn many_come_in_side_by_side_and_a_bad_one_delays_no_other() {
                 }
             }
         }
-        let (mut whole, mut refused) = (std::collections::BTreeSet::new(), 0);
+        let (mut whole, mut postponed) = (std::collections::BTreeSet::new(), 0);
         for (session, answer) in answers {
             match answer.await.unwrap().answer {
                 Answer::Whole(_) => drop(whole.insert(session)),
-                Answer::Refused(_) => {
+                // Its key may be a newer one of the machine's.
+                Answer::Wait(..) => {
                     assert_eq!(session, 200);
-                    refused += 1;
+                    postponed += 1;
                 }
                 _ => {}
             }
         }
         assert_eq!(whole.len(), 40);
-        assert!(refused >= 1 && place.archive.counts().refused() >= 1);
+        assert!(postponed >= 1);
         for (session, bytes) in recordings.iter().enumerate() {
             assert_eq!(place.read(session as u8).await.unwrap(), *bytes);
         }

@@ -383,7 +383,8 @@ fn written_out(result: io::Result<()>) -> Result<(), String> {
 }
 
 fn complain(what: &str) {
-    eprintln!("fleetgate: {}", printable(what));
+    // A reader that has gone away is no reason to end.
+    let _ = writeln!(io::stderr(), "fleetgate: {}", printable(what));
 }
 
 /// A line on standard error that says how far it is, where that is a terminal.

@@ -1,7 +1,7 @@
 //! Where recordings are read from: a directory of this machine, or the cluster's auth, for whoever a role lets. A recording of the
 //! cluster is fetched into a file that has no name; nothing of it is kept but, for `grep`, an index.
 
-use super::{Progress, directory, filter};
+use super::{Progress, complain, directory, filter};
 use crate::admin;
 use crate::flags::{Arguments, session_id};
 use fleetgate_client::connect::AdminEndpoint;
@@ -56,11 +56,21 @@ pub(super) fn place(given: &Arguments) -> Result<Place, Box<dyn std::error::Erro
             ))
             .into());
     }
-    if cluster.is_none() {
+    // A login that is named for commands is named for these as well.
+    let is_home_set = std::env::var_os("FLEETGATE_HOME").is_some_and(|home| !home.is_empty());
+    if cluster.is_none() && (machine.is_some() || !is_home_set) {
         // What is wrong here is said, where nothing else can be meant.
         let is_meant = |directory: &Path| machine.is_some() || std::fs::read_dir(directory).is_ok();
         match directory(given) {
             Ok(directory) if is_meant(&directory) || !reaches_cluster(given) => {
+                let is_about_all =
+                    ["ls", "grep"].contains(given.command.words.last().unwrap_or(&"")) || given.has("all");
+                if machine.is_none() && is_about_all && reaches_cluster(given) {
+                    complain(&format!(
+                        "these are this machine's own recordings ({}): `--cluster` has those of the cluster",
+                        directory.display()
+                    ));
+                }
                 return Ok(Place::Directory(directory));
             }
             Err(why) if machine.is_some() || !reaches_cluster(given) => return Err(why),
@@ -125,8 +135,15 @@ impl Place {
         };
         match (self, word) {
             (Place::Directory(directory), Some(id)) => {
-                let found = store::find(directory, &id).map_err(|e| not_there(given, e))?;
-                Ok((found, Vec::new()))
+                let found = store::find(directory, &id);
+                let is_here = MACHINES.iter().any(|flag| given.has(flag));
+                if let Err(e @ StoreError::NotThere(..)) = &found
+                    && !is_here
+                    && reaches_cluster(given)
+                {
+                    return Err(format!("{e}, and `--cluster` asks the cluster").into());
+                }
+                Ok((found.map_err(|e| not_there(given, e))?, Vec::new()))
             }
             (Place::Directory(directory), None) => {
                 let last = list::last(directory).map_err(|e| not_there(given, e))?;
@@ -191,6 +208,13 @@ impl Cluster {
         });
         progress.borrow_mut().clear();
         let Fetched { entry, keys, file } = fetched?;
+        let begin: serde_json::Value = serde_json::from_str(&entry.begin).unwrap_or_default();
+        if let Some(maker) = begin["maker"].as_str() {
+            let said = begin["said_node"].as_str().unwrap_or_default();
+            complain(&format!(
+                "the cluster has this recording from {maker}; it says of itself that it is of {said:?}, which nobody else confirms"
+            ));
+        }
         let bytes = file
             .metadata()
             .map_err(ClientError::file(Path::new("a temporary file")))?

@@ -43,6 +43,9 @@ fn verify_all(given: &Arguments) -> Outcome {
             (vec![entry], 0)
         }
     };
+    if entries.is_empty() && unreadable == 0 {
+        return Err("there is no recording to verify here: name another directory with --directory, or ask the cluster with --cluster".into());
+    }
     let mut progress = Progress::new();
     let (mut documents, mut text, mut faults) = (Vec::new(), String::new(), unreadable);
     for (n, entry) in entries.iter().enumerate() {

@@ -186,19 +186,15 @@ impl Cluster {
         })
     }
 
-    /// Whether somebody with a verified certificate may see a session of `owner`'s here as `login`, and type in it with `types`,
-    /// now (Unix seconds). `expires`: the certificate's end.
+    /// Whether somebody with a verified certificate has this right about a session of `owner`'s here as `login`, now (Unix
+    /// seconds). `expires`: the certificate's end.
     pub fn may_see(
         &self,
         (identity, expires): (&Identity, Option<u64>),
-        types: bool,
+        right: RecordingRight,
         (owner, login): (Option<&str>, &str),
         (now, skew): (u64, u64),
     ) -> Result<(), Refusal> {
-        let right = match types {
-            true => RecordingRight::Join,
-            false => RecordingRight::Watch,
-        };
         may_see(&ViewAttempt {
             identity,
             expires,

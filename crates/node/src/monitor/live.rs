@@ -12,15 +12,16 @@
 mod decide;
 
 use super::open_login::OpenLogin;
-use super::refusal::SessionRefusal;
 use super::sessions::{Sessions, ShownSession};
 use super::tools::Tools;
 use super::views::{Place, Stage, View, Viewer};
 use crate::config::trust::Trust;
+use fleetgate_orders::SessionRefusal;
+use fleetgate_policy::cluster::RecordingRight;
 use fleetgate_policy::text::printable;
 use fleetgate_record::live;
 use fleetgate_sys::file::{self, flags};
-use fleetgate_sys::{Fd, clock, net};
+use fleetgate_sys::{Fd, clock, memfd, net};
 use fleetgate_wire::common::SessionId;
 use fleetgate_wire::node::front::{Program, Start, Ticket, ToFront};
 use fleetgate_wire::node::{ConnectionNumber, ProcessEnd};
@@ -29,16 +30,20 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::Instant;
 
 /// The most viewers of one session, sessions that one user sees at once, and viewers in all.
 const MAX_OF_SESSION: usize = 8;
 const MAX_OF_USER: usize = 8;
+/// The most of one session that are one user's.
+const MAX_OWN_OF_SESSION: usize = 2;
 const MAX_ALL: usize = 256;
-/// A recording that is longer than this is not sent: its viewer begins with an empty screen.
-const MAX_RECORDED: u64 = 64 << 20;
+/// A recording that is longer than this is not sent: its viewer begins with an empty screen. It is copied here.
+const MAX_RECORDED: u64 = 4 << 20;
 
 const TOO_SLOW: &str = "you were let go: your connection takes less than the session shows";
+const LEFT: &str = "left";
 const CLIENT_LEFT: &str = "the session's user is gone";
 const OVER: &str = "the session has ended";
 
@@ -91,13 +96,29 @@ fn begin(
         user: owner,
     } = sessions.shown(id).map_err(SessionRefusal::new)?;
     viewer
-        .may(tools, types, owner.as_deref(), &of_login, trust.skew)
+        .may(tools, right_to(types), owner.as_deref(), &of_login, trust.skew)
         .map_err(|refusal| SessionRefusal::new(refusal.words))?;
+    // What was shown and typed before is in the recording, which watching alone does not open.
+    let plays = viewer
+        .may(
+            tools,
+            RecordingRight::Play,
+            owner.as_deref(),
+            &of_login,
+            trust.skew,
+        )
+        .is_ok();
     let views = &tools.views.all;
     let of_session = views.values().filter(|view| view.session == session);
     if of_session.count() >= MAX_OF_SESSION {
         return Err(SessionRefusal::new(format!(
             "{MAX_OF_SESSION} others see this session already, and no more may"
+        )));
+    }
+    let own = |view: &&View| view.session == session && view.viewer.name == viewer.name;
+    if views.values().filter(own).count() >= MAX_OWN_OF_SESSION {
+        return Err(SessionRefusal::new(format!(
+            "you see this session {MAX_OWN_OF_SESSION} times already: end one of them, so that others have a place"
         )));
     }
     let of_user = views.values().filter(|view| view.viewer.name == viewer.name);
@@ -130,6 +151,7 @@ fn begin(
         login: open_login.grant.login.to_string(),
         source: (&open_login.addresses.peer).into(),
         types,
+        plays,
         cut,
         stage: Stage::Coming(theirs),
     };
@@ -176,14 +198,34 @@ pub fn seen_since(tools: &mut Tools, place: Place, number: u32, at: u64) {
 /// What was shown before is in the recording's file.
 pub fn recorded(tools: &mut Tools, session: &SessionId) {
     for number in waiting_for_recorder(tools, Some(session)) {
-        let file = tools.recordings.file(session);
+        let plays = tools.views.all.get(&number).is_some_and(|view| view.plays);
+        let file = tools.recordings.file(session).filter(|_| plays);
         let file = file.filter(|(_, length)| *length <= MAX_RECORDED);
-        let opened = file.and_then(|(path, length)| {
-            let path = CString::new(path.as_os_str().as_bytes()).ok()?;
-            let file = file::openat(file::CWD, &path, flags::O_RDONLY | flags::O_NOFOLLOW, 0).ok()?;
-            Some((file, length))
-        });
-        show(tools, number, opened);
+        let copied = file.and_then(|(path, length)| Some((copy(path, length)?, length)));
+        show(tools, number, copied);
+    }
+}
+
+/// A recording as it is now. The viewer's front gets no more of it than it may send: not the file, which grows.
+fn copy(path: &Path, length: u64) -> Option<Fd> {
+    let path = CString::new(path.as_os_str().as_bytes()).ok()?;
+    let file = file::openat(file::CWD, &path, flags::O_RDONLY | flags::O_NOFOLLOW, 0).ok()?;
+    let mut bytes = vec![0; usize::try_from(length).ok()?];
+    let mut done = 0;
+    while done < bytes.len() {
+        match file::read_at(file.raw(), &mut bytes[done..], done as u64) {
+            Ok(0) | Err(_) => return None,
+            Ok(n) => done += n,
+        }
+    }
+    memfd::sealed(c"a recording", &bytes).ok()
+}
+
+/// The right that somebody needs who types, or only looks.
+fn right_to(types: bool) -> RecordingRight {
+    match types {
+        true => RecordingRight::Join,
+        false => RecordingRight::Watch,
     }
 }
 
@@ -257,16 +299,14 @@ pub fn end_those_over(tools: &mut Tools) {
 
 /// A channel was closed by its client: a viewer's, or that of a session that is seen.
 pub fn channel_closed(tools: &mut Tools, place: Place) {
-    end_all(tools, CLIENT_LEFT, |view| {
-        view.seen == place || view.shown == place
-    });
+    end_all(tools, LEFT, |view| view.seen == place);
+    end_all(tools, CLIENT_LEFT, |view| view.shown == place);
 }
 
 /// A connection is over, or about to be.
 pub fn connection_over(tools: &mut Tools, connection: ConnectionNumber) {
-    end_all(tools, CLIENT_LEFT, |view| {
-        view.seen.0 == connection || view.shown.0 == connection
-    });
+    end_all(tools, LEFT, |view| view.seen.0 == connection);
+    end_all(tools, CLIENT_LEFT, |view| view.shown.0 == connection);
 }
 
 /// Ends what roles and locks allow no more.
@@ -276,9 +316,13 @@ pub fn decide_again(tools: &mut Tools, skew: u64) {
         .all
         .iter()
         .filter_map(|(number, view)| {
-            let may = view
-                .viewer
-                .may(tools, view.types, view.owner.as_deref(), &view.of_login, skew);
+            let may = view.viewer.may(
+                tools,
+                right_to(view.types),
+                view.owner.as_deref(),
+                &view.of_login,
+                skew,
+            );
             Some((*number, may.err()?.words))
         })
         .collect();

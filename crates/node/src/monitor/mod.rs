@@ -35,7 +35,6 @@ pub mod names;
 pub mod network;
 pub mod open_login;
 mod recorder;
-mod refusal;
 mod requests;
 pub mod sessions;
 mod settings;

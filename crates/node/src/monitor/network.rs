@@ -1,11 +1,10 @@
 //! Sockets for a connection: a networking helper of its own, launched with the first request and running as the user,
 //! opens them and hands them back; they go on to the front. Every request is checked against the grant and given its
-//! bounds here, whatever the front says. It never connects or listens by itself, and never sees what travels.
+//! bounds here (`orders::sockets`), whatever the front says. It never connects or listens by itself, and never sees what travels.
 //!
 //! A front's tickets are not the helper's ids: a front that uses one twice is refused, and cannot end the helper with it.
 
 mod helper;
-mod rules;
 
 use super::audit::Event;
 use super::login::pam;
@@ -17,6 +16,7 @@ use super::tools::Tools;
 use super::wakes::{Key, Owner};
 use fleetgate_launch::within_pam::PamEntry;
 use fleetgate_launch::{Launch, LaunchError, LaunchOutcome};
+use fleetgate_orders::sockets;
 use fleetgate_sys::Fd;
 use fleetgate_sys::poll::READ;
 use fleetgate_wire::Reason;
@@ -73,7 +73,7 @@ impl Networks {
             (What::Connect { port: SSH_PORT, .. }, Some(role)) => Err(format!(
                 "role {role} refuses connections on to SSH servers (`onward_ssh`)"
             )),
-            _ => rules::allow(&open_login.grant, now(), &tools.config, what),
+            _ => sockets::allow(&open_login.grant, now(), &tools.config, what),
         };
         let what = match allowed {
             Ok(what) => what,

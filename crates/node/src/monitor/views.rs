@@ -37,6 +37,8 @@ pub(super) struct View {
     pub(super) login: String,
     pub(super) source: SocketAddr,
     pub(super) types: bool,
+    /// He may play its recording, too.
+    pub(super) plays: bool,
     /// To cut it.
     pub(super) cut: Fd,
     pub(super) stage: Stage,

@@ -101,6 +101,8 @@ pub(super) struct Pump {
     pub(super) received: u64,
     /// The first bytes from the socket were an SSH server's.
     pub(super) is_ssh: bool,
+    /// They were not.
+    is_other: bool,
     /// Then none of it is passed on.
     pub(super) refuses_ssh: bool,
     /// The socket is reset: neither direction goes on.
@@ -358,8 +360,10 @@ impl Pump {
                 let read = core.write_parts(channel, to, chunk, |places| {
                     most = places.iter().map(|p| p.len()).sum();
                     let mut read = source.end.read(places);
-                    if self.sent == 0 && source.end.kind == Kind::Socket {
-                        self.is_ssh = greets_as_ssh(places, read);
+                    if self.sent < GREETING.len() as u64 && source.end.kind == Kind::Socket {
+                        self.is_other |= !goes_on_as_ssh(self.sent, places, read);
+                        let got = self.sent + read.unwrap_or(0) as u64;
+                        self.is_ssh = !self.is_other && got >= GREETING.len() as u64;
                         if self.is_ssh && self.refuses_ssh {
                             read = Err(Errno::EACCES);
                         }
@@ -464,12 +468,20 @@ impl Pump {
     }
 }
 
-/// Whether the first bytes from somewhere are an SSH server's (RFC 4253, section 4.2). It may send other lines before, which
-/// OpenSSH's does not.
-fn greets_as_ssh(places: &[&mut [u8]], read: Result<usize, Errno>) -> bool {
-    let n = read.unwrap_or(0);
-    let first = places.first();
-    first.is_some_and(|first| first[..n.min(first.len())].starts_with(b"SSH-"))
+/// How an SSH server begins (RFC 4253, section 4.2). It may send other lines before, which OpenSSH's does not.
+const GREETING: &[u8] = b"SSH-";
+
+/// Whether what comes from somewhere behind its first `before` bytes still is what an SSH server begins with. The client says how
+/// much comes at once, and may say one byte.
+fn goes_on_as_ssh(before: u64, places: &[&mut [u8]], read: Result<usize, Errno>) -> bool {
+    let bytes = places
+        .iter()
+        .flat_map(|place| place.iter())
+        .take(read.unwrap_or(0));
+    let wanted = GREETING
+        .iter()
+        .skip(usize::try_from(before).unwrap_or(usize::MAX));
+    bytes.zip(wanted).all(|(byte, wanted)| byte == wanted)
 }
 
 impl Source {

@@ -4,7 +4,7 @@ use crate::monitor::open_login::OpenLogin;
 use crate::monitor::timers::unix_seconds;
 use crate::monitor::tools::Tools;
 use crate::monitor::views::Viewer;
-use fleetgate_policy::cluster::{Reason, Refusal};
+use fleetgate_policy::cluster::{Reason, RecordingRight, Refusal};
 
 impl Viewer {
     /// Of this login; none: it is not the cluster's.
@@ -16,11 +16,11 @@ impl Viewer {
         })
     }
 
-    /// Whether he may see a session of `owner`'s as `login`, and type in it with `types`.
+    /// Whether he has this right about a session of `owner`'s as `login`.
     pub(in crate::monitor) fn may(
         &self,
         tools: &Tools,
-        types: bool,
+        right: RecordingRight,
         owner: Option<&str>,
         login: &str,
         skew: u64,
@@ -34,7 +34,7 @@ impl Viewer {
         };
         let now = unix_seconds();
         self.identities.iter().try_for_each(|(identity, expires)| {
-            cluster.may_see((identity, *expires), types, (owner, login), (now, skew))
+            cluster.may_see((identity, *expires), right, (owner, login), (now, skew))
         })
     }
 }

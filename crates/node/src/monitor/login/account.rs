@@ -2,7 +2,7 @@
 //! lists are given.
 
 use super::LoginContext;
-use super::publickey::ClosedAccount;
+use crate::config::publickey::ClosedAccount;
 use crate::config::trust::Trust;
 use fleetgate_policy::{AccountName, access};
 use fleetgate_sys::clock;

@@ -3,7 +3,8 @@
 
 use super::account::allowed;
 use super::pam::{self, At, Conversation};
-use super::{LoginAttempt, LoginContext, Step, publickey};
+use super::{LoginAttempt, LoginContext, Step};
+use crate::config::publickey;
 use crate::config::trust::LoginMethod;
 use crate::monitor::names::Lane;
 use crate::monitor::wakes::{Key, Owner};

@@ -3,12 +3,11 @@
 use super::account::{allowed, closed};
 use super::calendar::calendar;
 use super::conversation::{self, Purpose};
-use super::facts::Files;
 use super::penalties::same_key;
-use super::publickey::{self, ClosedAccount, Decision, SshExchange};
 use super::refusals::end;
 use super::{LoginAttempt, LoginContext, PROTOCOL_ERROR, ProvenLogin, Step};
 use crate::config::cluster::ClusterLogin;
+use crate::config::publickey::{self, ClosedAccount, Decision, Files, SshExchange};
 use crate::config::trust::{LoginMethod, Trust};
 use crate::monitor::names::Lane;
 use crate::monitor::timers;

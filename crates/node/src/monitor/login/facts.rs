@@ -2,6 +2,7 @@
 //! groups of the resolver, its key files of a helper that reads them as the user. For a name that nobody has, the same
 //! is asked of the same processes, so that an answer's time tells nothing.
 
+use crate::config::publickey::Files;
 use crate::config::trust::{MAX_KEY_FILES, Trust};
 use crate::monitor::names::Lane;
 use crate::monitor::tools::Tools;
@@ -49,17 +50,6 @@ enum Lookup<T> {
     No,
     Pending,
     Known(T),
-}
-
-/// Key files as they were read.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Files {
-    /// authorized_keys files: name and content.
-    pub keys: Vec<(String, Vec<u8>)>,
-    /// The principals file.
-    pub principals: Option<(String, Vec<u8>)>,
-    /// Why others could not be read.
-    pub problems: Vec<String>,
 }
 
 /// Everything that was asked for.
@@ -125,7 +115,7 @@ impl AccountLookups {
                     .submit(Launch::new(Work::CheckHome(order), Vec::new()), key)
                 {
                     Ok(()) => Lookup::Pending,
-                    Err(e) => Lookup::Known(Files::problem(e.to_string())),
+                    Err(e) => Lookup::Known(problem(e.to_string())),
                 },
                 None => Lookup::Known(Files::default()),
             };
@@ -206,9 +196,9 @@ impl AccountLookups {
             Ok((running, _)) => {
                 let _ = running.signal(process::SIGKILL);
                 tools.zombies.take(running.pidfd);
-                Files::problem("the helper that reads key files said something else".to_owned())
+                problem("the helper that reads key files said something else".to_owned())
             }
-            Err(e) => Files::problem(e.to_string()),
+            Err(e) => problem(e.to_string()),
         };
         self.files = Lookup::Known(files);
     }
@@ -222,12 +212,10 @@ impl AccountLookups {
     }
 }
 
-impl Files {
-    fn problem(why: String) -> Files {
-        Files {
-            problems: vec![why],
-            ..Files::default()
-        }
+fn problem(why: String) -> Files {
+    Files {
+        problems: vec![why],
+        ..Files::default()
     }
 }
 

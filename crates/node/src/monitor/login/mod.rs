@@ -9,7 +9,6 @@ mod facts;
 mod methods;
 pub mod pam;
 mod penalties;
-mod publickey;
 mod refusal_delay;
 mod refusals;
 

@@ -2,8 +2,6 @@
 //! a refusal is told to the client and to the audit log. The steps that follow are `prepare` and `launch`.
 
 use super::answers::{self, RunAccount, SameRun, SharedRun};
-use super::choose::{self, SessionRefusal};
-use super::facts::ClusterUser;
 use super::helper_checks::account_in_use_without_shell;
 use super::pending::PendingSession;
 use super::{LimitOwner, Session, Sessions, State, TimeLimit};
@@ -13,6 +11,7 @@ use crate::monitor::network::Networks;
 use crate::monitor::open_login::OpenLogin;
 use crate::monitor::timers::now;
 use crate::monitor::tools::Tools;
+use fleetgate_orders::{ClusterUser, MAX_LIST, SessionRefusal, choose_program, command_list, shorten};
 use fleetgate_policy::commands::NamedCommand;
 use fleetgate_policy::{Watching, recording};
 use fleetgate_wire::common::Account;
@@ -40,7 +39,7 @@ impl Sessions {
         start: Start,
     ) {
         let connection = open_login.connection;
-        if let Some(list) = choose::command_list(&open_login.grant, &start) {
+        if let Some(list) = command_list(&open_login.grant, &start) {
             return answers::say_list(tools, open_login, ticket, "commands", list);
         }
         match self.admit(tools, networks, open_login, account, ticket, start) {
@@ -61,7 +60,7 @@ impl Sessions {
         ticket: Ticket,
         (mut text, is_json): (String, bool),
     ) {
-        choose::shorten(&mut text, choose::MAX_LIST, is_json);
+        shorten(&mut text, MAX_LIST, is_json);
         answers::say_list(tools, open_login, ticket, "containers", text);
     }
 
@@ -87,7 +86,7 @@ impl Sessions {
         start: Start,
     ) -> Result<Admitted, SessionRefusal> {
         let connection = open_login.connection;
-        let decided = choose::choose_program(&open_login.grant, &start, now())?;
+        let decided = choose_program(&open_login.grant, &start, now())?;
         if account.ids.uid != open_login.uid {
             return Err(SessionRefusal::new(
                 "the account is not the one that logged in: log in again",

@@ -6,12 +6,12 @@
 //!
 //! Calls for a result that is kept: 3 pipes, 2 sizes, 2 writes, 3 closes and 2 frames in one send; no process.
 
-use super::choose::SessionRefusal;
 use super::{About, Session, Sessions, key, text};
 use crate::monitor::audit::Event;
 use crate::monitor::open_login::OpenLogin;
 use crate::monitor::tools::Tools;
 use fleetgate_launch::streams::Streams;
+use fleetgate_orders::SessionRefusal;
 use fleetgate_policy::commands::NamedCommand;
 use fleetgate_policy::text::printable_lines;
 use fleetgate_policy::{Permits, Watching};

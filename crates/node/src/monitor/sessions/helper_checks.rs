@@ -1,7 +1,7 @@
 //! Checks that a shell's helper makes itself, for file transfer and for commands that run as another account: is the login let in
 //! now, and may the directory that the user is confined to be trusted.
 
-use super::choose::SessionRefusal;
+use fleetgate_orders::SessionRefusal;
 use fleetgate_policy::Grant;
 use fleetgate_sys::clock;
 use fleetgate_wire::common::Account;

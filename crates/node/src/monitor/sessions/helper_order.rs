@@ -1,11 +1,10 @@
 //! What a session's helper is given: its order, and the descriptors that go with it beside the streams.
 
-use super::choose::SessionRefusal;
-use super::facts::{OrderFacts, ProgramChoice};
-use super::{helper_checks, order};
+use super::helper_checks;
 use crate::monitor::names;
 use crate::monitor::tools::Tools;
 use fleetgate_launch::SessionToClose;
+use fleetgate_orders::{OrderFacts, ProgramChoice, SessionRefusal};
 use fleetgate_policy::{Audit, Watching};
 use fleetgate_sys::{Errno, Fd, clock, socket};
 use fleetgate_wire::common::SessionId;
@@ -47,7 +46,7 @@ impl HelperOrder {
                 "the password has expired, and file transfer cannot change it",
             ));
         }
-        let order = order::sftp(facts, arguments)?;
+        let order = fleetgate_orders::sftp(facts, arguments)?;
         if facts.root && facts.grant.login.container().is_none() {
             let today = clock::wall().sec.div_euclid(86_400);
             helper_checks::account_in_use(facts.account, !facts.pam, today)?;
@@ -80,7 +79,7 @@ impl HelperOrder {
         decided: &ProgramChoice,
         watched: Option<WatchGiven>,
     ) -> Result<HelperOrder, SessionRefusal> {
-        let mut order = order::exec(facts, decided)?;
+        let mut order = fleetgate_orders::exec(facts, decided)?;
         let (mut given, mut audit) = (Vec::new(), None);
         if let Some(watched) = watched {
             order.watch = Some(watched.watch);

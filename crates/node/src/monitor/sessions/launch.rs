@@ -2,12 +2,10 @@
 //! used), and what it comes to.
 
 use super::answers;
-use super::choose::SessionRefusal;
-use super::facts::OrderFacts;
 use super::helper_checks::account_in_use_without_shell;
 use super::helper_order::{HelperOrder, begin_watching, failed};
 use super::pending::{PendingLaunch, PendingSession};
-use super::{About, Session, Sessions, State, ended, environment, key, recorded, running, say, text};
+use super::{About, Session, Sessions, State, ended, key, recorded, running, say, text};
 use crate::monitor::audit::{Event, NotRecorded, SessionKind};
 use crate::monitor::containers::Entry;
 use crate::monitor::login::pam;
@@ -18,6 +16,7 @@ use fleetgate_launch::cgroup::{Cgroups, SessionCgroup};
 use fleetgate_launch::streams::Streams;
 use fleetgate_launch::within_pam::PamEntry;
 use fleetgate_launch::{Begun, Launch, LaunchError, LaunchOutcome, RunningHelper};
+use fleetgate_orders::{OrderFacts, SessionRefusal};
 use fleetgate_policy::permits::Program as Permitted;
 use fleetgate_sys::poll::READ;
 use fleetgate_sys::process::Exit;
@@ -111,7 +110,7 @@ impl Sessions {
         if container.is_some() {
             // For who looks at the sessions that run: there is no login record to take it from.
             record.entry.user = text(&session.login);
-            record.entry.host = environment::address(&pending.addresses.peer);
+            record.entry.host = fleetgate_orders::address(&pending.addresses.peer);
             record.entry.address = pending.addresses.peer.address;
         }
         let is_terminal = streams.path.is_some();

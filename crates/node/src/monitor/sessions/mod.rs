@@ -5,22 +5,18 @@
 //! start → (other account) → (SELinux context) → (xauth) → launch, inside PAM on a thread → Started → the end → Ended
 //! ```
 //!
-//! Read in this order: `admit` (may it be?), `choose` (what runs), `prepare` (what is still missing), `launch` with `launch::streams`,
-//! `helper_order`, [`order`] and `environment` (what the helper is given), `running` (what may happen to it then). Beside the
-//! way lie `facts` (what an order is made of), `pending` (what is known of a session that does not run yet), `answers` (one run for several clients), `helper_checks` (accounts that are not in
-//! use, sftp's root), `files` (what the file server tells). But for `answers`, this module never reads or
-//! writes what a session says.
+//! Read in this order: `admit` (may it be?), the crate `orders` (what runs, and what the helper is told), `prepare` (what is still
+//! missing), `launch` with `launch::streams`, `helper_order` (what the helper is given), `running` (what may happen to it then).
+//! Beside the way lie `pending` (what is known of a session that does not run yet), `answers` (one run for several clients),
+//! `helper_checks` (accounts that are not in use, sftp's root), `files` (what the file server tells). But for `answers`, this
+//! module never reads or writes what a session says.
 
 mod admit;
 mod answers;
-mod choose;
-mod environment;
-mod facts;
 mod files;
 mod helper_checks;
 mod helper_order;
 mod launch;
-pub mod order;
 mod pending;
 mod prepare;
 mod recorded;
@@ -28,8 +24,7 @@ pub(in crate::monitor) use recorded::ENOUGH;
 mod running;
 mod shown;
 
-pub use choose::{SessionRefusal, front_permits};
-pub use facts::Inherited;
+pub use fleetgate_orders::Inherited;
 pub use running::usage;
 pub use shown::ShownSession;
 

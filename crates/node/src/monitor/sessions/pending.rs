@@ -1,10 +1,10 @@
 //! A session on its way, from its admission to its launch.
 
-use super::facts::{ClusterUser, ProgramChoice};
 use crate::monitor::containers::Entry;
 use crate::monitor::timers::Timer;
 use fleetgate_launch::SessionToClose;
 use fleetgate_launch::within_pam::SharedPam;
+use fleetgate_orders::{ClusterUser, ProgramChoice};
 use fleetgate_policy::recording::{Recipient, Recording, RecordingFailure};
 use fleetgate_policy::{Grant, Watching};
 use fleetgate_recorder::recordings::Prepared;

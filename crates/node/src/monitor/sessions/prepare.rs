@@ -1,14 +1,13 @@
 //! What a session waits for between its admission and its launch: the account of a command that runs as another, its SELinux
 //! context, and xauth for X11.
 
-use super::choose::SessionRefusal;
 use super::helper_checks;
-use super::order;
 use super::{About, Session, Sessions, State, key, text};
 use crate::monitor::names::Lane;
 use crate::monitor::tools::Tools;
 use crate::monitor::x11;
 use fleetgate_launch::LaunchOutcome;
+use fleetgate_orders::SessionRefusal;
 use fleetgate_sys::poll::READ;
 use fleetgate_sys::process;
 use fleetgate_wire::common::Account;
@@ -112,7 +111,7 @@ impl Sessions {
             return;
         };
         let script = match (&pending.start.x11, pending.display) {
-            (Some(x11), Some(display)) => Some(order::xauth_script(x11, display)),
+            (Some(x11), Some(display)) => Some(fleetgate_orders::xauth_script(x11, display)),
             _ => None,
         };
         match script {

@@ -2,11 +2,11 @@
 //! recorded and cannot be is refused before anything of it runs.
 
 use super::Session;
-use super::choose::SessionRefusal;
 use super::pending::PendingSession;
 use crate::monitor::audit::Event;
 use crate::monitor::tools::Tools;
 use fleetgate_base::own;
+use fleetgate_orders::SessionRefusal;
 use fleetgate_policy::permits::Program as Permitted;
 use fleetgate_policy::recording::RecordingFailure;
 use fleetgate_recorder::directory::KEPT_DAYS;

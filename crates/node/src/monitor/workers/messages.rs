@@ -1,6 +1,6 @@
 //! What parts say to fronts in their turn.
 
-use crate::monitor::refusal::SessionRefusal;
+use fleetgate_orders::SessionRefusal;
 use fleetgate_policy::text::printable_lines;
 use fleetgate_sys::Fd;
 use fleetgate_wire::net::Done;

@@ -1,7 +1,7 @@
 //! The variables of a session that the server knows, in sshd's order: authorized_keys, PAM, `set_env`, then what the
 //! connection is. The helper adds the account's own and filters what the client sent.
 
-use super::facts::{OrderFacts, ProgramChoice};
+use crate::facts::{OrderFacts, ProgramChoice};
 use fleetgate_policy::{Grant, What};
 use fleetgate_wire::common::{Endpoint, Variable};
 use fleetgate_wire::node::front::Start;

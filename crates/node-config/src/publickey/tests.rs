@@ -2,8 +2,8 @@
 //! told nothing.
 
 use super::*;
-use crate::config::Config;
-use crate::config::testing::{Card, Hand, key, name};
+use crate::Config;
+use crate::testing::{Card, Hand, key, name};
 use fleetgate_policy::Kind;
 use fleetgate_policy::cluster::{Lock, Locks, Reason, Subject, Target};
 use fleetgate_ssh::auth::{Method, Request};

@@ -1,7 +1,7 @@
 //! What of a front's request for a socket is allowed, and what it becomes: bounds are put in, and what only a helper may
 //! be told is refused. Pure.
 
-use crate::config::Config;
+use fleetgate_node_config::Config;
 use fleetgate_policy::{Grant, GrantRequest, What as Wish};
 use fleetgate_wire::net::{MAX_HOST, MAX_TIMEOUT_MS, What};
 use std::ffi::{CStr, CString};

@@ -1,8 +1,8 @@
 //! What a session's order is made of: what was decided, and what is known of connection, account and service.
 
-use crate::config::Config;
-use crate::config::cluster::ClusterLogin;
-use crate::monitor::audit::SessionKind;
+use fleetgate_audit::SessionKind;
+use fleetgate_node_config::Config;
+use fleetgate_node_config::cluster::ClusterLogin;
 use fleetgate_policy::commands::NamedCommand;
 use fleetgate_policy::permits::Program as Permitted;
 use fleetgate_policy::{AccountName, Grant};

@@ -1,10 +1,10 @@
 //! What a request becomes: the decision, the order, the text of a refusal. Tables; nothing is opened.
 
-use super::super::choose::*;
 use super::*;
-use crate::config::Config;
-use crate::monitor::audit::SessionKind;
-use crate::monitor::sessions::facts::{ClusterUser, Inherited};
+use crate::choose::*;
+use crate::facts::{ClusterUser, Inherited};
+use fleetgate_audit::SessionKind;
+use fleetgate_node_config::Config;
 use fleetgate_policy::commands::{Command, CommandLimits, Commands, NamedCommand};
 use fleetgate_policy::{AccountName, Grant, GrantId, How, Permits as May, Proofs, Rule};
 use fleetgate_sys::clock::Time;

@@ -10,9 +10,10 @@
 //! | the monitor has decided | [`ProgramChoice`], and `SessionKind` for the audit log |
 //! | the helper is told | `wire::exec::Program`, or `wire::sftp::Sftp` |
 
-use super::choose::{SessionRefusal, printable};
-use super::environment;
-use super::facts::{OrderFacts, ProgramChoice};
+use crate::choose::printable;
+use crate::environment;
+use crate::facts::{OrderFacts, ProgramChoice};
+use crate::refusal::SessionRefusal;
 use fleetgate_policy::permits::Program as Permitted;
 use fleetgate_wire::common::{Account, Ageing, Moment};
 use fleetgate_wire::exec::{Checks, Environment, Exec, Login, Program, Resources};

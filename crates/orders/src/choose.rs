@@ -1,9 +1,9 @@
 //! What a request comes to, held against the connection's grant: a program, a list of commands, or the text of a refusal.
 //! Pure: nothing is opened and nobody is asked.
 
-use super::facts::ProgramChoice;
-use crate::monitor::audit::SessionKind;
-pub use crate::monitor::refusal::SessionRefusal;
+use crate::facts::ProgramChoice;
+use crate::refusal::SessionRefusal;
+use fleetgate_audit::SessionKind;
 use fleetgate_policy::cluster::listing;
 use fleetgate_policy::permits::Program as Permitted;
 use fleetgate_policy::{Grant, GrantRequest, What};
@@ -17,10 +17,10 @@ use std::time::Duration;
 const LIST_AS_TABLE: &[u8] = b"fleetgate-commands";
 const LIST_AS_JSON: &[u8] = b"fleetgate-commands-json";
 /// For who may run any command line.
-pub(super) const ANY_COMMAND: &str =
+pub(crate) const ANY_COMMAND: &str =
     "This login may run any command line on this node, and so no named command.\n";
 /// The longest list: what a pipe holds.
-pub(super) const MAX_LIST: usize = 1 << 20;
+pub const MAX_LIST: usize = 1 << 20;
 
 /// Checks a request against the grant and the bounds of frames.
 pub fn choose_program(grant: &Grant, start: &Start, now: Duration) -> Result<ProgramChoice, SessionRefusal> {
@@ -100,7 +100,7 @@ pub fn command_list(grant: &Grant, start: &Start) -> Option<String> {
 }
 
 /// Cuts a list at a line's end where it is longer than may be, and says in its last line how many lines that left out.
-pub(super) fn shorten(list: &mut String, most: usize, is_json: bool) {
+pub fn shorten(list: &mut String, most: usize, is_json: bool) {
     /// Room for that line.
     const LAST_LINE: usize = 64;
     if list.len() <= most {
@@ -192,6 +192,6 @@ fn bounds(start: &Start) -> Result<(), SessionRefusal> {
     }
 }
 
-pub(super) fn printable(bytes: &[u8]) -> String {
+pub(crate) fn printable(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&bytes[..bytes.len().min(64)]).into_owned()
 }

@@ -1,9 +1,8 @@
 //! Whether a key or certificate lets somebody in: a pure function of what was asked, what is trusted and what the key
 //! files say.
 
-use super::facts::Files;
-use crate::config::cluster::{Cluster, ClusterLogin};
-use crate::config::trust::Trust;
+use crate::cluster::{Cluster, ClusterLogin};
+use crate::trust::Trust;
 use fleetgate_policy::cluster::{ContainerLabels, NO_CONTAINERS};
 use fleetgate_policy::grant::How;
 use fleetgate_policy::{AccountName, Permits, VIEWER, cluster, login_matches};
@@ -12,6 +11,17 @@ use fleetgate_ssh::key::{
     Algorithm, AuthorizedKeys, Certificate, CertificateKind, Claimant, KeyOrCertificate, LineMatch,
     Principals, Restrictions, Touch, UserCheck, verify_touched,
 };
+
+/// Key files as they were read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Files {
+    /// authorized_keys files: name and content.
+    pub keys: Vec<(String, Vec<u8>)>,
+    /// The principals file.
+    pub principals: Option<(String, Vec<u8>)>,
+    /// Why others could not be read.
+    pub problems: Vec<String>,
+}
 
 /// What is decided.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,7 +54,7 @@ pub struct ClusterRefusal {
 
 impl ClusterRefusal {
     /// Of a login that the roles allow.
-    pub fn of(cluster_login: &ClusterLogin, rule: &str, words: String) -> ClusterRefusal {
+    fn of(cluster_login: &ClusterLogin, rule: &str, words: String) -> ClusterRefusal {
         ClusterRefusal {
             user: cluster_login.user().map(ToString::to_string),
             refusal: cluster::Refusal::of_node(rule, words),
