@@ -213,10 +213,11 @@ impl FrontConnection {
         }
     }
 
-    /// Somebody sees it no more.
+    /// Somebody sees it no more. Of a session that has ended he sees the last output, too: its own end is the end of his view.
     pub(super) fn end_view(&mut self, ticket: Ticket, viewer: u32) {
         let channel = self.channel_of(ticket);
         if let Some(Channel::Session(session)) = channel.and_then(|n| self.channels.get_mut(&n))
+            && !session.exited
             && let Some(views) = &mut session.pump.views
         {
             views.leave(viewer);

@@ -6,6 +6,7 @@ use fleetgate_record::live;
 use fleetgate_record::pipe::{HEAD, Head};
 use fleetgate_ssh::event::{ChannelId, Pty, Request, Stream, WindowSize};
 use fleetgate_sys::{Errno, Fd, file, stream};
+use fleetgate_wire::node::ProcessEnd;
 use fleetgate_wire::node::front::{FromFront, Ticket, ToFront};
 use std::ffi::CString;
 use std::os::fd::OwnedFd;
@@ -204,6 +205,40 @@ fn others_see_what_the_client_sees_and_all_hear_who_is_there() {
     w.until(|w| contains(&w.output(c, ch, Stream::Main), "carol has left this session"));
     assert!(!carol.read(), "her socket is closed");
     assert!(!contains(&w.output(c, ch, Stream::Main), "from-bob"));
+}
+
+#[test]
+fn a_viewer_gets_what_a_session_wrote_last() {
+    let mut w = World::new();
+    let (c, ch, user) = at_a_terminal(&mut w);
+    let mut bob = Viewer::come(&mut w, c, 1, "bob", false);
+    w.until(|w| contains(&w.output(c, ch, Stream::Main), "bob watches this session"));
+    // The front reads nothing of it before it hears of both ends.
+    write_all(&mut w, &user, b"the end\n");
+    drop(user);
+    let connection = w.clients[c].number;
+    let ended = ProcessEnd {
+        status: 0,
+        signalled: false,
+        core: false,
+    };
+    let ends = ToFront::Ended {
+        connection,
+        ticket: 1,
+        ended,
+        why: c"".into(),
+    };
+    w.front.say(&ends, &[]);
+    let sees_no_more = ToFront::EndView {
+        connection,
+        ticket: 1,
+        viewer: 1,
+    };
+    w.front.say(&sees_no_more, &[]);
+    bob.until(&mut w, "the end", |frames| contains(&output(frames), "the end"));
+    while bob.read() {
+        w.step(5);
+    }
 }
 
 #[test]
