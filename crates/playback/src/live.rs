@@ -2,6 +2,7 @@
 //! what it likes: everything has a bound, and nothing but the model's screen comes out.
 
 use crate::about::Begin;
+use crate::identity::Keys;
 use crate::play::{screen, show};
 use crate::screen::Screen;
 use crate::source::Source;
@@ -45,6 +46,8 @@ pub struct Viewer {
     /// The node left something out.
     has_gap: bool,
     is_recorded: bool,
+    /// For a recording that is encrypted.
+    keys: Keys,
 }
 
 impl Default for Viewer {
@@ -57,11 +60,20 @@ impl Default for Viewer {
             incomplete: None,
             has_gap: false,
             is_recorded: false,
+            keys: Keys::default(),
         }
     }
 }
 
 impl Viewer {
+    /// Of somebody with keys for what was shown before, where it is encrypted.
+    pub fn with_keys(keys: Keys) -> Viewer {
+        Viewer {
+            keys,
+            ..Viewer::default()
+        }
+    }
+
     /// More bytes of the node's. An error is a sentence, and nothing more is to be given.
     pub fn take(&mut self, bytes: &[u8]) -> Result<(), String> {
         self.kept.extend_from_slice(bytes);
@@ -183,7 +195,10 @@ impl Viewer {
     /// frames could not be told apart, as several may have one.
     fn play(&mut self, recording: &[u8], since: u64) -> Result<(), String> {
         let unreadable = |why: String| format!("what was shown before cannot be read: {why}");
-        let open = || Source::new(recording, None).map_err(|_| unreadable("it is no recording".to_owned()));
+        let open = || match Source::new(recording, None) {
+            Ok(source) => Ok(source.with_keys(self.keys.clone())),
+            Err(_) => Err(unreadable("it is no recording".to_owned())),
+        };
         let is_mark = |frame: &Frame<'_>| frame.kind == Kind::Resize && frame.at >= since / TICK * TICK;
         // How much there is of it is not known before.
         let (mut source, mut shown) = (open()?, 0);
@@ -210,7 +225,7 @@ impl Viewer {
             }
         }
         if source.passed_over() > 0 {
-            return Err("what was shown before is encrypted".to_owned());
+            return Err("what was shown before is encrypted, and --identity gives no key for it".to_owned());
         }
         source
             .fault()
@@ -221,6 +236,7 @@ impl Viewer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fleetgate_record::age::{Identity, Recipients};
     use fleetgate_record::block::file_head;
     use fleetgate_record::frame;
     use fleetgate_record::pipe::Head;
@@ -282,6 +298,42 @@ mod tests {
             assert_eq!(viewer.screen().size(), (30, 5));
             assert!(!viewer.who().contains('\x1b'), "{}", viewer.who());
             assert_eq!((viewer.incomplete(), viewer.has_gap()), (None, false));
+        }
+    }
+
+    #[test]
+    fn an_encrypted_recording_is_shown_to_whoever_has_a_key() {
+        let (identity, session) = (Identity::new([7; 32]), [7; 16]);
+        let mut file = file_head(&session).to_vec();
+        let recipients = Recipients::new(&[identity.recipient()]);
+        let mut writer = Writer::at(Position::start(&session)).sealed_for(recipients);
+        for (kind, at, bytes) in [
+            (
+                Kind::Begin,
+                0,
+                &br#"{"terminal":{"term":"x","columns":20,"rows":4}}"#[..],
+            ),
+            (Kind::Output, 4, b"before\r\n"),
+            (Kind::Resize, 9, &frame::resize(30, 5)),
+        ] {
+            writer.push(&Frame { kind, at, bytes });
+        }
+        file.extend(writer.close(None).expect("a block"));
+        let bytes = sent(9, &file, &[live(Kind::Output, 9, b"after")]);
+        for (keys, text, is_told) in [
+            (Keys::new(vec![identity]), "before\nafter", false),
+            (Keys::new(vec![Identity::new([8; 32])]), "after", true),
+            (Keys::default(), "after", true),
+        ] {
+            let mut viewer = Viewer::with_keys(keys);
+            viewer.take(&bytes).expect("it is what a node sends");
+            assert_eq!(viewer.screen().text().trim_end(), text);
+            assert_eq!(
+                viewer.incomplete().is_some(),
+                is_told,
+                "{:?}",
+                viewer.incomplete()
+            );
         }
     }
 

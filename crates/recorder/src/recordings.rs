@@ -317,7 +317,7 @@ impl Recordings {
 
     /// The file of a session's blocks, and how many of its bytes are whole blocks.
     pub fn file(&self, session: &SessionId) -> Option<(&Path, u64)> {
-        let of = self.all.get(session).filter(|of| of.recipients.is_empty())?;
+        let of = self.all.get(session)?;
         Some((&of.made.path, of.at.length))
     }
 

@@ -3,6 +3,10 @@
 use fleetgate_tests::cluster::{Cluster, OWN_PORT};
 use fleetgate_tests::needs_root;
 
+/// A pair of keys of age, as `age-keygen` makes them.
+const PUBLIC: &str = "age1dc3xeggyp2p9556c0r8nplujq2tga0rguvtcp9hz97kwywghd4pqycqsp2";
+const SECRET: &str = "AGE-SECRET-KEY-16KT6RRED5N7GFDY8VCWS4DA2CJZ7R6D6PRVAYR5Q4TQLL7V87P7S824KNZ";
+
 /// What the scripts begin with.
 const TOOLS: &str = r#"
 trap 'kill $(jobs -p) 2> killed || true' EXIT
@@ -34,10 +38,15 @@ sees() { local who=$1; shift; "$F" sessions watch "$id" --home "home-$who" --nod
 
 /// Bob may watch ada's sessions, and carol join them; ada herself has no role for either. The node records what roles say.
 fn cluster(recording: &str) -> Cluster {
+    cluster_with(recording, "")
+}
+
+/// `more` are lines of the node's table of recordings.
+fn cluster_with(recording: &str, more: &str) -> Cluster {
     let mut cluster = Cluster::new();
     cluster.join_node();
     cluster.script(&format!(
-        r#"printf '[node.recording]\ndirectory = "/run/test/recordings"\n' >> node/fleetgate.toml
+        r#"printf '[node.recording]\ndirectory = "/run/test/recordings"\n{more}' >> node/fleetgate.toml
         role '"ada"' 'kinds = ["all"]
 recording = "{recording}"'
         cat > roles.toml <<'END'
@@ -214,5 +223,31 @@ for bad in (b"\x1b]", b"\x1bP", b"\x1b[6n", b"\x1b[c", b"owned", b"aGFybQ"):
     assert bad not in data, (bad, data)
 assert b"bob" in data, data
 END"#
+    ));
+}
+
+#[test]
+fn what_was_shown_before_is_opened_with_a_key_where_it_is_encrypted() {
+    needs_root!("a node that serves other accounts");
+    cluster_with("output", &format!("recipients = [\"{PUBLIC}\"]\\n")).script(&format!(
+        r#"{TOOLS}
+        sits
+        type_ 'clear; echo before-$((2+2))'
+        until_ shows ada.out before-4
+        printf '%s\n' '{SECRET}' > key
+        chmod 600 key
+        sees bob --identity key > bob.1 2> bob.err &
+        first=$!
+        sees bob > bob.2 2> bob.err.2 &
+        second=$!
+        until_ told session_watched 2
+        type_ 'echo after-$((3+3)); exit'
+        wait $ada
+        wait $first $second
+        has "$(cat bob.1)" before-4
+        has "$(cat bob.1)" after-6
+        has "$(cat bob.2)" after-6
+        ! shows bob.2 before-4
+        ! grep -rq before-4 recordings"#
     ));
 }

@@ -85,10 +85,10 @@ pub const TABLE: &[Command] = &[
         "Of any node, where your roles say so: by an SSH connection to it. The session's user and all who see it read that you do. \
          Nothing that you type reaches the session; q leaves. Without a terminal what the session showed at its end is printed. \
          On the node itself, as root, sessions that are recorded are read from there, a second later at most, and the keys of `play` \
-         work.",
+         work. Of an encrypted recording, --identity opens what was shown before you came.",
         recordings::watch,
     )
-    .flags(&[ON_NODE, AS_LOGIN, LAST, DIRECTORY, CONFIG, HOME])
+    .flags(&[ON_NODE, AS_LOGIN, LAST, IDENTITY, DIRECTORY, CONFIG, HOME])
     .operands(one())
     .examples(&[
         ("one that `sessions ls` lists", "fleetgate sessions watch 7eb5cf00"),
@@ -101,7 +101,7 @@ pub const TABLE: &[Command] = &[
          read that you joined. Ctrl-] and then q leaves; Ctrl-] twice types one.",
         recordings::join,
     )
-    .flags(&[ON_NODE, AS_LOGIN, HOME])
+    .flags(&[ON_NODE, AS_LOGIN, IDENTITY, HOME])
     .operands(one())
     .examples(&[("help somebody", "fleetgate sessions join 7eb5cf00")]),
     Command::new(

@@ -43,6 +43,7 @@ pub(super) struct Target {
     login: String,
     home: Option<String>,
     joins: bool,
+    keys: fleetgate_playback::identity::Keys,
 }
 
 /// Joins a session.
@@ -74,6 +75,7 @@ pub(super) fn target(given: &Arguments, joins: bool) -> Result<Target, Box<dyn s
         login: text("login").unwrap_or_else(|| VIEWER.to_owned()),
         home: text("home"),
         joins,
+        keys: super::keys(given)?,
     })
 }
 
@@ -143,7 +145,7 @@ impl View {
             output: child.stdout.take().ok_or_else(missing)?,
             words: child.stderr.take().ok_or_else(missing)?,
             child,
-            viewer: Viewer::default(),
+            viewer: Viewer::with_keys(target.keys.clone()),
             said: Vec::new(),
             fault: None,
             typed: Vec::new(),
