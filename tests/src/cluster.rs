@@ -171,6 +171,21 @@ impl Cluster {
         below.find(|pid| command_line(*pid).starts_with(&program))
     }
 
+    /// Kills a process below the `up` of this state directory, by how its command line begins: it has ended.
+    pub fn kill(&self, state: &str, begins: &str) {
+        let up = self.running(state).expect("it runs");
+        let mut killed = None;
+        wait_until(begins, || {
+            let pid = descendants(up)
+                .into_iter()
+                .find(|pid| command_line(*pid).starts_with(begins));
+            let pidfd = pid.and_then(|pid| process::pidfd_open(pid).ok());
+            killed = pidfd.filter(|pidfd| process::signal(pidfd, signals::KILL).is_ok());
+            killed.is_some()
+        });
+        crate::world::wait_for(&killed.expect("killed"), "its end");
+    }
+
     /// What they logged.
     pub fn log(&self, state: &str) -> String {
         std::fs::read_to_string(format!("{DIR}/{state}.log")).unwrap_or_default()

@@ -24,6 +24,7 @@ pub mod peer;
 pub mod plain;
 pub mod recording;
 pub mod resolver;
+pub mod rounds;
 pub mod seal;
 pub mod service;
 pub mod sftp;

@@ -16,6 +16,10 @@ const HOUR: u64 = 3_600_000_000;
 const MS: u64 = 1000;
 /// As a node closes a block that is not full.
 const CLOSE: u64 = 300_000_000;
+/// The same of one that holds much, when nothing came for a while: not often.
+const QUIET: u64 = 10_000_000;
+const MUCH: usize = 16 << 10;
+const SELDOM: u64 = 30_000_000;
 /// One read of a terminal.
 const READ: usize = 4095;
 const PROMPT: &str = "\x1b[?2004h\x1b]0;ada@web1: ~\x07\x1b[01;32mada@web1\x1b[00m:\x1b[01;34m~\x1b[00m$ ";
@@ -124,10 +128,18 @@ fn recording(shown: &[(u64, String)]) -> Vec<u8> {
     file.extend(writer.close(None).expect("a frame"));
     // The recorder goes on where the monitor was.
     let mut writer = Writer::at(*writer.position());
-    let mut open_since = None;
+    let (mut open_since, mut last, mut closed) = (None, 0, None);
     for (at, text) in shown {
         let is_old = open_since.is_some_and(|since| at - since > CLOSE);
-        if is_old && let Some(block) = writer.close(Some(&mut compressor)) {
+        let quiet = (last + QUIET).max(closed.map_or(0, |closed| closed + SELDOM));
+        let is_quiet = *at > quiet && writer.open_frames().len() >= MUCH;
+        last = *at;
+        if is_old || is_quiet {
+            closed = Some(*at);
+        }
+        if (is_old || is_quiet)
+            && let Some(block) = writer.close(Some(&mut compressor))
+        {
             file.extend(block);
             file.extend(sign(&mut writer));
             open_since = None;

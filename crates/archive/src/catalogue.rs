@@ -2,8 +2,8 @@
 //! catalogue it is made anew from them (`keeper`). One thread writes; readers have connections of their own.
 
 use crate::checker::Point;
-use crate::entry::{DIGITS, Entry, Mark, PAGE, Place, Query, name, session_of};
-use crate::error::Error;
+use crate::entry::{DIGITS, Entry, Key, Mark, PAGE, Place, Query, name, session_of};
+use crate::error::{Error, NAMED};
 use crate::retention::{Removal, Retention};
 use rusqlite::types::Value;
 use rusqlite::{
@@ -18,15 +18,15 @@ pub const FILE: &str = "recordings.db";
 const DAMAGED: &str = "recordings.db.damaged";
 /// Marks the file as ours (`PRAGMA application_id`): "fgrc".
 const APPLICATION: i64 = 0x6667_7263;
-const VERSION: i64 = 1;
+const VERSION: i64 = 2;
+/// A session had one recording, and the last column was not there.
+const BEFORE: i64 = 1;
 /// How much of it the writer keeps in memory, KB.
 const CACHE_KB: i64 = 2048;
-/// How many ids of the same beginning are named.
-const NAMED: usize = 3;
 
 const TABLES: &str = "
     CREATE TABLE recordings (
-        session TEXT PRIMARY KEY,
+        session TEXT NOT NULL,
         source TEXT NOT NULL,
         day TEXT NOT NULL,
         started INTEGER NOT NULL,
@@ -45,16 +45,26 @@ const TABLES: &str = "
         last INTEGER NOT NULL,
         whole INTEGER NOT NULL,
         place INTEGER NOT NULL,
-        removed INTEGER NOT NULL DEFAULT 0
+        removed INTEGER NOT NULL DEFAULT 0,
+        aside INTEGER NOT NULL,
+        PRIMARY KEY (session, source)
     ) WITHOUT ROWID;
-    CREATE INDEX by_start ON recordings (started, session) WHERE removed = 0;
+    CREATE INDEX by_start ON recordings (started, session, source) WHERE removed = 0;
     CREATE INDEX by_arrival ON recordings (arrived, session) WHERE removed = 0;
     CREATE INDEX to_move ON recordings (arrived, session) WHERE removed = 0 AND whole = 1 AND place = 0;
     CREATE INDEX by_removal ON recordings (place, removed) WHERE removed > 0;
 ";
 
+const OF_BEFORE: &str = "
+    ALTER TABLE recordings RENAME TO before;
+    DROP INDEX by_start;
+    DROP INDEX by_arrival;
+    DROP INDEX to_move;
+    DROP INDEX by_removal;
+";
+
 const COLUMNS: &str = "session, source, day, started, arrived, user, login, node, begin_json, end_json, encrypted, keep_days, \
-                       length, covered, blocks, chain, last, whole, place, removed";
+                       length, covered, blocks, chain, last, whole, place, removed, aside";
 
 /// Bytes that are in neither place any more: of a recording that was removed.
 const NOWHERE: i64 = 2;
@@ -157,12 +167,19 @@ impl Catalogue {
         Ok(Catalogue { path, db })
     }
 
-    /// The row of a session, removed or not.
-    pub fn row(&self, session: &[u8; 16]) -> Result<Option<Row>, Error> {
-        let text = format!("SELECT {COLUMNS} FROM recordings WHERE session = ?");
+    /// The row of a recording, removed or not.
+    pub fn row(&self, key: &Key) -> Result<Option<Row>, Error> {
+        let text = format!("SELECT {COLUMNS} FROM recordings WHERE session = ? AND source = ?");
         let mut query = self.db.prepare_cached(&text).map_err(|e| self.said(&e))?;
-        let row = query.query_row([name(session)], row);
+        let row = query.query_row([&name(&key.session), &key.source], row);
         row.optional().map_err(|e| self.said(&e))
+    }
+
+    /// Whether there is a row of this session, of any machine's recording, removed or not.
+    pub fn has_session(&self, session: &[u8; 16]) -> Result<bool, Error> {
+        let text = "SELECT 1 FROM recordings WHERE session = ? LIMIT 1";
+        let mut query = self.db.prepare_cached(text).map_err(|e| self.said(&e))?;
+        query.exists([name(session)]).map_err(|e| self.said(&e))
     }
 
     /// Writes rows, all or none.
@@ -226,23 +243,33 @@ impl Catalogue {
         if query.limit > 0 && after.is_none() {
             // The first of the last so many.
             let text = format!(
-                "SELECT started, session FROM recordings WHERE {condition} ORDER BY started DESC, session DESC \
-                 LIMIT 1 OFFSET {}",
+                "SELECT started, session, source FROM recordings WHERE {condition} \
+                 ORDER BY started DESC, session DESC, source DESC LIMIT 1 OFFSET {}",
                 query.limit - 1
             );
             let first = self.db.query_row(&text, params_from_iter(&values), |row| {
-                Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?))
+                let (session, source) = (row.get::<_, String>(1)?, row.get::<_, String>(2)?);
+                Ok((row.get::<_, i64>(0)?, session, source))
             });
-            if let Some((started, session)) = first.optional().map_err(|e| self.said(&e))? {
-                condition.push_str(" AND (started, session) >= (?, ?)");
-                values.extend([Value::Integer(started), Value::Text(session)]);
+            if let Some((started, session, source)) = first.optional().map_err(|e| self.said(&e))? {
+                condition.push_str(" AND (started, session, source) >= (?, ?, ?)");
+                values.extend([Value::Integer(started), Value::Text(session), Value::Text(source)]);
             }
         }
-        if let Some(Mark { started, session }) = after {
-            condition.push_str(" AND (started, session) > (?, ?)");
-            values.extend([Value::Integer(signed(started)), Value::Text(session)]);
+        if let Some(Mark {
+            started,
+            session,
+            source,
+        }) = after
+        {
+            condition.push_str(" AND (started, session, source) > (?, ?, ?)");
+            values.extend([
+                Value::Integer(signed(started)),
+                Value::Text(session),
+                Value::Text(source),
+            ]);
         }
-        let order = format!("{condition} ORDER BY started, session LIMIT {PAGE}");
+        let order = format!("{condition} ORDER BY started, session, source LIMIT {PAGE}");
         Ok(self
             .rows(&order, values)?
             .into_iter()
@@ -267,10 +294,7 @@ impl Catalogue {
         match rows.len() {
             0 => Err(Error::Missing(prefix.to_owned())),
             1 => Ok(rows.remove(0).entry),
-            _ => {
-                let ids = rows.iter().take(NAMED).map(|row| row.entry.id()).collect();
-                Err(Error::Several(prefix.to_owned(), ids))
-            }
+            _ => Err(Error::several(prefix, rows.iter().map(|row| &row.entry))),
         }
     }
 
@@ -323,6 +347,15 @@ fn set_up(db: &mut Connection) -> rusqlite::Result<Option<bool>> {
     let number = |db: &Connection, name: &str| db.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
     let is_new = match (number(db, "application_id")?, number(db, "user_version")?) {
         (APPLICATION, VERSION) => false,
+        (APPLICATION, BEFORE) => {
+            let changing = db.transaction()?;
+            changing.execute_batch(OF_BEFORE)?;
+            changing.execute_batch(TABLES)?;
+            changing.execute_batch("INSERT INTO recordings SELECT *, 0 FROM before; DROP TABLE before;")?;
+            changing.pragma_update(None, "user_version", VERSION)?;
+            changing.commit()?;
+            false
+        }
         (0, 0) if number(db, "page_count")? == 0 => {
             let making = db.transaction()?;
             making.execute_batch(TABLES)?;
@@ -350,7 +383,7 @@ fn put(db: &Connection, row: &Row) -> rusqlite::Result<()> {
     let entry = &row.entry;
     let text = format!(
         "INSERT OR REPLACE INTO recordings ({COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, \
-                        ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)"
+                        ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)"
     );
     let place = match row.is_gone {
         true => NOWHERE,
@@ -377,6 +410,7 @@ fn put(db: &Connection, row: &Row) -> rusqlite::Result<()> {
         entry.whole,
         place,
         signed(row.removed),
+        entry.aside,
     ])?;
     Ok(())
 }
@@ -425,6 +459,7 @@ fn row(row: &SqlRow<'_>) -> rusqlite::Result<Row> {
                 1 => Place::Objects,
                 _ => Place::Directory,
             },
+            aside: row.get(20)?,
         },
     })
 }

@@ -1,6 +1,7 @@
 //! The directory: `DAY/SESSION.rec`, and beside it `SESSION.from` with what is in no recording and the catalogue is made anew
-//! from: the name of the machine that made it and of the node that it is of, a line each. Files are opened as if somebody else
-//! had made them.
+//! from: the name of the machine that made it and of the node that it is of, a line each. Where another machine's recording of a
+//! session with the same id is there already, both lie in `others/MACHINE/DAY` instead. Files are opened as if somebody else had
+//! made them.
 
 use crate::entry::{Entry, name, session_of};
 use crate::error::Error;
@@ -24,6 +25,8 @@ const MAX_FROM: usize = 1024;
 
 const RECORDING: &str = "rec";
 const FROM: &str = "from";
+/// Below it are recordings of sessions whose id another machine's recording had first.
+pub const OTHERS: &str = "others";
 
 /// Makes the directory where there is none, and refuses one that others may write to.
 pub fn prepare(directory: &Path) -> Result<(), Error> {
@@ -43,9 +46,19 @@ pub fn prepare(directory: &Path) -> Result<(), Error> {
     Ok(())
 }
 
+/// The directory that a recording's file lies in.
+pub fn day(directory: &Path, entry: &Entry) -> PathBuf {
+    match entry.aside {
+        true => directory.join(OTHERS).join(&entry.source).join(&entry.day),
+        false => directory.join(&entry.day),
+    }
+}
+
 /// A recording's file.
-pub fn path(directory: &Path, day: &str, session: &[u8; 16]) -> PathBuf {
-    directory.join(day).join(name(session)).with_extension(RECORDING)
+pub fn path(directory: &Path, entry: &Entry) -> PathBuf {
+    day(directory, entry)
+        .join(name(&entry.session))
+        .with_extension(RECORDING)
 }
 
 /// A path for a system call.
@@ -60,16 +73,13 @@ fn failed(path: &Path) -> impl Fn(Errno) -> Error {
 
 /// Makes a recording's file, empty, and writes down whose it is.
 pub fn make(directory: &Path, entry: &Entry) -> Result<Fd, Error> {
-    let path = path(directory, &entry.day, &entry.session);
+    let path = path(directory, entry);
     let from = path.with_extension(FROM);
     let flags = O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW;
     let open = |path: &Path| openat(CWD, &c_path(path)?, flags, FILE_MODE).map_err(failed(path));
     let file = match open(&from) {
-        Err(_) if !directory.join(&entry.day).exists() => {
-            let day = directory.join(&entry.day);
-            let made = DirBuilder::new().mode(DIRECTORY_MODE).create(&day);
-            made.map_err(|e| Error::Io(day, e.to_string()))?;
-            sync(directory)?;
+        Err(_) if !day(directory, entry).exists() => {
+            make_lasting(directory, &day(directory, entry))?;
             open(&from)
         }
         other => other,
@@ -81,9 +91,23 @@ pub fn make(directory: &Path, entry: &Entry) -> Result<Fd, Error> {
     open(&path)
 }
 
+/// Makes a directory below this one, and those between.
+fn make_lasting(directory: &Path, wanted: &Path) -> Result<(), Error> {
+    let missing: Vec<&Path> = wanted
+        .ancestors()
+        .take_while(|at| *at != directory && !at.exists())
+        .collect();
+    for made in missing.into_iter().rev() {
+        let done = DirBuilder::new().mode(DIRECTORY_MODE).create(made);
+        done.map_err(|e| Error::Io(made.to_owned(), e.to_string()))?;
+        sync(made.parent().unwrap_or(directory))?;
+    }
+    Ok(())
+}
+
 /// Opens a recording's file, to be written on.
 pub fn open(directory: &Path, entry: &Entry) -> Result<Fd, Error> {
-    let path = path(directory, &entry.day, &entry.session);
+    let path = path(directory, entry);
     openat(CWD, &c_path(&path)?, O_RDWR | O_NOFOLLOW | O_NONBLOCK, 0).map_err(failed(&path))
 }
 
@@ -100,14 +124,20 @@ pub fn sync(directory: &Path) -> Result<(), Error> {
 
 /// Removes a recording's files, and its day where that has no other.
 pub fn remove(directory: &Path, entry: &Entry) -> Result<(), Error> {
-    let path = path(directory, &entry.day, &entry.session);
+    let path = path(directory, entry);
     for path in [path.with_extension(FROM), path] {
         match fs::remove_file(&path) {
             Err(e) if e.kind() != ErrorKind::NotFound => return Err(Error::Io(path, e.to_string())),
             _ => {}
         }
     }
-    let _ = fs::remove_dir(directory.join(&entry.day));
+    let above = match entry.aside {
+        true => 3,
+        false => 1,
+    };
+    for empty in day(directory, entry).ancestors().take(above) {
+        let _ = fs::remove_dir(empty);
+    }
     Ok(())
 }
 
@@ -122,9 +152,39 @@ pub fn maker(path: &Path) -> (String, String) {
     (lines.next().unwrap_or_default(), lines.next().unwrap_or_default())
 }
 
-/// All recordings' files: the day, the session, the path.
-pub fn all(directory: &Path) -> Result<Vec<(String, [u8; 16], PathBuf)>, Error> {
+/// The maker of a file that was found: as its directory says, where it has one of its own.
+pub fn source(directory: &Path, found: &Found) -> String {
+    let own = found.path.strip_prefix(directory.join(OTHERS)).ok();
+    let named = own.and_then(|path| path.iter().next()?.to_str());
+    named.map_or_else(|| maker(&found.path).0, str::to_owned)
+}
+
+/// A recording's file that lies there.
+pub struct Found {
+    /// The day.
+    pub day: String,
+    /// The session.
+    pub session: [u8; 16],
+    /// Where.
+    pub path: PathBuf,
+    /// It lies in its maker's own directory.
+    pub aside: bool,
+}
+
+/// All recordings' files.
+pub fn all(directory: &Path) -> Result<Vec<Found>, Error> {
     let mut all = Vec::new();
+    of_days(directory, false, &mut all)?;
+    let others = directory.join(OTHERS);
+    if others.exists() {
+        for (_, path) in children(&others)? {
+            of_days(&path, true, &mut all)?;
+        }
+    }
+    Ok(all)
+}
+
+fn of_days(directory: &Path, aside: bool, all: &mut Vec<Found>) -> Result<(), Error> {
     for (day, path) in children(directory)? {
         if !is_day(&day) {
             continue;
@@ -133,10 +193,15 @@ pub fn all(directory: &Path) -> Result<Vec<(String, [u8; 16], PathBuf)>, Error> 
             let session = name
                 .strip_suffix(RECORDING)
                 .and_then(|name| session_of(name.strip_suffix('.')?));
-            all.extend(session.map(|session| (day.clone(), session, path)));
+            all.extend(session.map(|session| Found {
+                day: day.clone(),
+                session,
+                path,
+                aside,
+            }));
         }
     }
-    Ok(all)
+    Ok(())
 }
 
 fn children(directory: &Path) -> Result<Vec<(String, PathBuf)>, Error> {

@@ -16,6 +16,26 @@ pub enum Place {
     Objects,
 }
 
+/// Which recording. A session's id names one machine's recording, as that machine says. So what one brings takes nothing from
+/// another one: both are kept.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Key {
+    /// The session.
+    pub session: [u8; 16],
+    /// The machine that it came from.
+    pub source: String,
+}
+
+impl Key {
+    /// Of this machine's recording of a session.
+    pub fn of(session: &[u8; 16], source: &str) -> Key {
+        Key {
+            session: *session,
+            source: source.to_owned(),
+        }
+    }
+}
+
 /// A recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
@@ -50,9 +70,16 @@ pub struct Entry {
     pub place: Place,
     /// The day that its file lies in.
     pub(crate) day: String,
+    /// Another machine's recording of a session of this id was here before: its file lies in its maker's own directory.
+    pub(crate) aside: bool,
 }
 
 impl Entry {
+    /// Which it is.
+    pub fn key(&self) -> Key {
+        Key::of(&self.session, &self.source)
+    }
+
     /// The id as a text.
     pub fn id(&self) -> String {
         name(&self.session)
@@ -85,6 +112,7 @@ pub struct Query {
 pub struct Mark {
     pub(crate) started: u64,
     pub(crate) session: String,
+    pub(crate) source: String,
 }
 
 impl Mark {
@@ -93,6 +121,7 @@ impl Mark {
         Mark {
             started: entry.started,
             session: entry.id(),
+            source: entry.source.clone(),
         }
     }
 }

@@ -1,7 +1,11 @@
 //! Why an archive does not do what it was asked for: the thing, the reason, the remedy.
 
+use crate::entry::Entry;
 use std::fmt;
 use std::path::PathBuf;
+
+/// How many recordings are named where one was meant.
+pub const NAMED: usize = 3;
 
 /// Why not.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -10,6 +14,8 @@ pub enum Error {
     Missing(String),
     /// Several ids begin so: some of them.
     Several(String, Vec<String>),
+    /// Several machines brought a recording of a session with this id: some of them.
+    SeveralMakers(String, Vec<String>),
     /// What was given cannot begin an id.
     NoId(String),
     /// A file or directory: why.
@@ -36,6 +42,12 @@ impl fmt::Display for Error {
                 "{id} begins the ids of several recordings ({}): give more of it",
                 ids.join(", ")
             ),
+            Error::SeveralMakers(id, makers) => write!(
+                f,
+                "there are recordings of several machines that say they are of the session {id} ({}): say with --node NAME which \
+                 one. At most one of them is right: the audit log has on which node the session began",
+                makers.join(", ")
+            ),
             Error::NoId(text) => write!(
                 f,
                 "{text:?} begins no id of a session: an id has 32 hexadecimal digits, and the first 8 are mostly enough"
@@ -54,3 +66,20 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+impl Error {
+    /// Of several recordings whose ids begin so.
+    pub fn several<'a>(prefix: &str, all: impl Iterator<Item = &'a Entry>) -> Error {
+        let all: Vec<&Entry> = all.take(NAMED).collect();
+        match all.first() {
+            Some(first) if all.iter().all(|entry| entry.session == first.session) => {
+                Error::SeveralMakers(first.id(), all.iter().map(|entry| entry.source.clone()).collect())
+            }
+            _ => {
+                let mut ids: Vec<String> = all.iter().map(|entry| entry.id()).collect();
+                ids.dedup();
+                Error::Several(prefix.to_owned(), ids)
+            }
+        }
+    }
+}

@@ -6,6 +6,7 @@ use crate::error::Error;
 use crate::keeper::Work;
 use crate::{Archive, Counts};
 use bytes::Bytes;
+use fleetgate_record::block::Chain;
 use fleetgate_record::signature::{LastKey, NAMESPACE};
 use fleetgate_ssh::key::PublicKey;
 use fleetgate_ssh::sshsig;
@@ -62,12 +63,23 @@ pub struct Kept {
 pub enum Answer {
     /// So many bytes are on the disk and proven.
     Offset(u64),
-    /// All of it is; so many bytes.
-    Whole(u64),
+    /// All of it is.
+    Whole(Whole),
     /// It is not kept and will not be.
     Refused(String),
     /// Not now: try again in so many seconds.
     Wait(u32, String),
+}
+
+/// One that is kept to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Whole {
+    /// So many bytes.
+    pub bytes: u64,
+    /// So many of them its last signature covers.
+    pub length: u64,
+    /// The hash over those.
+    pub chain: Chain,
 }
 
 /// Parts of one machine, by one way.

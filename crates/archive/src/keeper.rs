@@ -13,7 +13,7 @@ mod upkeep;
 
 use crate::catalogue::{Catalogue, Row, Sums};
 use crate::counts::{Counts, add, set};
-use crate::entry::Place;
+use crate::entry::{Key, Place};
 use crate::error::Error;
 use crate::intake::{Answer, Kept, Maker, Part, Room};
 use crate::{Settings, directory};
@@ -45,11 +45,11 @@ pub enum Work {
     /// A stream has ended.
     Gone(u64),
     /// Remove these.
-    Remove(Vec<[u8; 16]>, Waiting),
+    Remove(Vec<Key>, Waiting),
     /// A recording's bytes are in another place now, or in none.
     Moved {
         /// The recording.
-        session: [u8; 16],
+        key: Key,
         /// Where it was.
         was: Place,
         /// Where it is.
@@ -141,24 +141,24 @@ impl Keeper {
                 } => {
                     add(&self.counts.parts, 1);
                     let step = self.part(&mut batch, stream, &maker, &part);
-                    let session = part.session;
+                    let key = Key::of(&part.session, &maker.name);
                     // Its bytes go before anything waits for the disk.
                     drop((part, room));
-                    parts.push((session, step, answer));
+                    parts.push((key, step, answer));
                 }
                 Work::Gone(stream) => drop(self.streams.remove(&stream)),
-                Work::Remove(sessions, answer) => {
-                    let done = self.remove(&mut batch, &sessions);
+                Work::Remove(recordings, answer) => {
+                    let done = self.remove(&mut batch, &recordings);
                     batch.removals.push((done, answer));
                 }
                 Work::Moved {
-                    session,
+                    key,
                     was,
                     now_at,
                     is_gone,
                     answer,
                 } => {
-                    let done = self.moved(&mut batch, &session, (was, now_at), is_gone);
+                    let done = self.moved(&mut batch, &key, (was, now_at), is_gone);
                     batch.removals.push((done, answer));
                 }
                 Work::Turn(answer) => turns.push(answer),
@@ -166,11 +166,11 @@ impl Keeper {
         }
         let failed = self.commit(&mut batch);
         self.show();
-        for (session, step, answer) in parts {
-            let answered = match (step, failed.get(&session)) {
+        for (key, step, answer) in parts {
+            let answered = match (step, failed.get(&key)) {
                 (Step::Now(answered), _) => answered,
                 (Step::WhenKept, Some(why)) => Answer::Wait(stream::DISK, why.clone()),
-                (Step::WhenKept, None) => self.kept(&session),
+                (Step::WhenKept, None) => self.kept(&key),
             };
             match &answered {
                 Answer::Refused(_) => add(&self.counts.refused, 1),
@@ -178,14 +178,14 @@ impl Keeper {
                 _ => {}
             }
             let _ = answer.send(Kept {
-                session,
+                session: key.session,
                 answer: answered,
             });
         }
         for entry in batch
             .moved
             .iter()
-            .filter(|entry| !failed.contains_key(&entry.session))
+            .filter(|entry| !failed.contains_key(&entry.key()))
         {
             if let Err(e) = directory::remove(&self.settings.directory, entry) {
                 tracing::error!("{e}");
@@ -207,10 +207,10 @@ impl Keeper {
         self.show();
     }
 
-    /// What is kept of a session.
-    fn kept(&self, session: &[u8; 16]) -> Answer {
-        match self.catalogue.row(session) {
-            Ok(Some(row)) if row.entry.whole => Answer::Whole(row.entry.bytes),
+    /// What is kept of a recording.
+    fn kept(&self, key: &Key) -> Answer {
+        match self.catalogue.row(key) {
+            Ok(Some(row)) if row.entry.whole => Answer::Whole(row.whole()),
             Ok(Some(row)) => Answer::Offset(row.covered.offset),
             Ok(None) => Answer::Offset(0),
             Err(e) => Answer::Wait(stream::DISK, e.to_string()),
@@ -218,10 +218,10 @@ impl Keeper {
     }
 
     /// Rows to be removed. Their files go when the catalogue says so.
-    fn remove(&mut self, batch: &mut Batch, sessions: &[[u8; 16]]) -> Result<(), Error> {
+    fn remove(&mut self, batch: &mut Batch, recordings: &[Key]) -> Result<(), Error> {
         let now = (self.settings.now)().max(1);
-        for session in sessions {
-            if let Some(mut row) = self.row(batch, session)?
+        for key in recordings {
+            if let Some(mut row) = self.row(batch, key)?
                 && row.removed == 0
             {
                 row.removed = now;
@@ -235,11 +235,11 @@ impl Keeper {
     fn moved(
         &mut self,
         batch: &mut Batch,
-        session: &[u8; 16],
+        key: &Key,
         (was, now_at): (Place, Place),
         is_gone: bool,
     ) -> Result<(), Error> {
-        let Some(mut row) = self.row(batch, session)? else {
+        let Some(mut row) = self.row(batch, key)? else {
             return Ok(());
         };
         if row.is_gone || row.entry.place != was {
@@ -254,11 +254,11 @@ impl Keeper {
         Ok(())
     }
 
-    /// A session's row, as it is after what this batch did to it.
-    fn row(&self, batch: &Batch, session: &[u8; 16]) -> Result<Option<Row>, Error> {
-        match batch.row(session) {
+    /// A recording's row, as it is after what this batch did to it.
+    fn row(&self, batch: &Batch, key: &Key) -> Result<Option<Row>, Error> {
+        match batch.row(key) {
             Some(row) => Ok(Some(row.clone())),
-            None => self.catalogue.row(session),
+            None => self.catalogue.row(key),
         }
     }
 

@@ -35,17 +35,21 @@ mod reading;
 mod retention;
 mod row;
 pub mod settings;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 #[cfg(test)]
 mod tests;
+mod trouble;
 mod unproven;
 
 pub use counts::Counts;
 pub use directory::prepare;
-pub use entry::{Entry, Mark, PAGE, Place, Query};
+pub use entry::{Entry, Key, Mark, PAGE, Place, Query};
 pub use error::Error;
-pub use intake::{Answer, Intake, Kept, MAX_OPEN, Maker, Part, SpeaksFor};
+pub use intake::{Answer, Intake, Kept, MAX_OPEN, Maker, Part, SpeaksFor, Whole};
 pub use reading::Reader;
 pub use retention::{Removal, Retention};
+pub use trouble::store_trouble;
 
 use catalogue::Catalogue;
 use keeper::{Keeper, Work};
@@ -175,18 +179,20 @@ impl Archive {
         if entry.whole {
             return Reader::open(&self.0, entry, offset, entry.bytes).await;
         }
-        let session = entry.session;
-        let row = self.catalogue(move |catalogue| catalogue.row(&session)).await?;
+        let key = entry.key();
+        let row = self.catalogue(move |catalogue| catalogue.row(&key)).await?;
         let covered = row.map_or(0, |row| row.covered.offset);
         Reader::open(&self.0, entry, offset, covered).await
     }
 
     /// Removes one. What its maker still has of it is not taken in again.
-    pub async fn delete(&self, session: &[u8; 16]) -> Result<Entry, Error> {
-        let entry = self.find(&entry::name(session)).await?;
-        let session = *session;
-        self.ask(|answer| Work::Remove(vec![session], answer)).await??;
-        Ok(entry)
+    pub async fn delete(&self, key: &Key) -> Result<Entry, Error> {
+        let (key, id) = (key.clone(), entry::name(&key.session));
+        let wanted = key.clone();
+        let row = self.catalogue(move |catalogue| catalogue.row(&wanted)).await?;
+        let row = row.filter(|row| row.removed == 0).ok_or(Error::Missing(id))?;
+        self.ask(|answer| Work::Remove(vec![key], answer)).await??;
+        Ok(row.entry)
     }
 
     /// What has to go now by age or size; the caller tells the audit log, and then calls [`Archive::remove`].
@@ -198,7 +204,8 @@ impl Archive {
 
     /// Removes what was due.
     pub async fn remove(&self, removal: Removal) -> Result<(), Error> {
-        self.ask(|answer| Work::Remove(removal.sessions, answer)).await?
+        self.ask(|answer| Work::Remove(removal.recordings, answer))
+            .await?
     }
 
     /// Looks what time has done; to be called every few seconds.

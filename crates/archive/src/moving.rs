@@ -7,10 +7,11 @@
 use crate::Archive;
 use crate::catalogue::Row;
 use crate::counts::add;
-use crate::entry::Place;
+use crate::entry::{Key, Place};
 use crate::error::Error;
 use crate::keeper::Work;
 use crate::objects::Objects;
+use crate::trouble;
 use fleetgate_net::backoff::{Backoff, random};
 use std::collections::HashMap;
 use std::time::Duration;
@@ -28,7 +29,7 @@ const RECORDING: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_s
 const MAX_POSTPONED: usize = 1024;
 
 /// Recordings that the store did not take, while it took others.
-type Postponed = HashMap<[u8; 16], (Backoff, Instant)>;
+type Postponed = HashMap<Key, (Backoff, Instant)>;
 
 impl Archive {
     /// Moves recordings for as long as this runs; at once over, where there is no store.
@@ -43,9 +44,11 @@ impl Archive {
                 Ok(0) => LOOK,
                 Ok(_) => {
                     store.worked();
+                    trouble::clear(self.directory());
                     continue;
                 }
                 Err(why) => {
+                    trouble::note(self.directory(), &why);
                     let wait = store.failed(random());
                     tracing::error!(
                         "{why}: recordings stay in the directory; tried again in {} s",
@@ -75,17 +78,18 @@ impl Archive {
         let most = MOST + postponed.len();
         let rows = self.catalogue(move |c| c.to_move(most)).await?;
         // Those that were removed meanwhile wait for nothing.
-        postponed.retain(|session, _| rows.iter().any(|row| row.entry.session == *session));
-        let mut last: Option<[u8; 16]> = None;
+        postponed.retain(|key, _| rows.iter().any(|row| row.entry.key() == *key));
+        let mut last: Option<Key> = None;
         for row in rows {
-            let session = row.entry.session;
+            let key = row.entry.key();
             let now = Instant::now();
-            if postponed.get(&session).is_some_and(|(_, due)| *due > now) {
+            if postponed.get(&key).is_some_and(|(_, due)| *due > now) {
                 continue;
             }
             match objects.put(&self.0.settings.directory, &row.entry).await {
                 Ok(()) => {
-                    postponed.remove(&session);
+                    postponed.remove(&key);
+                    trouble::clear(self.directory());
                     self.changed(row, |row| row.entry.place = Place::Objects).await?;
                     last = None;
                     done += 1;
@@ -94,7 +98,10 @@ impl Archive {
                     add(&self.0.counts.store_failures, 1);
                     // Whether it is the store's fault, the next one shows. A file that is gone or cut is this machine's.
                     let is_of_store = matches!(why, Error::Store(_));
-                    if let Some(before) = last.filter(|_| is_of_store) {
+                    if is_of_store {
+                        trouble::note(self.directory(), &why);
+                    }
+                    if let Some(before) = last.take_if(|_| is_of_store) {
                         postponed.remove(&before);
                         return Err(why);
                     }
@@ -102,9 +109,9 @@ impl Archive {
                         return Err(why);
                     }
                     tracing::warn!("the recording {}: {why}: it is tried again later", row.entry.id());
-                    let (backoff, due) = postponed.entry(session).or_insert((RECORDING, now));
+                    let (backoff, due) = postponed.entry(key.clone()).or_insert((RECORDING, now));
                     *due = now + backoff.failed(random());
-                    last = is_of_store.then_some(session).or(last);
+                    last = is_of_store.then_some(key).or(last);
                 }
             }
         }
@@ -116,9 +123,9 @@ impl Archive {
         let mut after = row;
         let was = after.entry.place;
         change(&mut after);
-        let (session, now_at, is_gone) = (after.entry.session, after.entry.place, after.is_gone);
+        let (key, now_at, is_gone) = (after.entry.key(), after.entry.place, after.is_gone);
         self.ask(|answer| Work::Moved {
-            session,
+            key,
             was,
             now_at,
             is_gone,

@@ -1,5 +1,5 @@
 //! The S3-compatible store. One request at a time and no list of its own: what is in it, the catalogue knows. An object is
-//! `PREFIX/DAY/SESSION.rec`, and its metadata have what `SESSION.from` has in the directory.
+//! `PREFIX/DAY/SESSION.rec` (or `PREFIX/others/MACHINE/…`, as in the directory), and its metadata have what `SESSION.from` has in the directory.
 
 use crate::directory;
 use crate::entry::{Entry, name};
@@ -83,12 +83,15 @@ impl Objects {
     fn path(&self, entry: &Entry) -> ObjectPath {
         let parts = self.prefix.split('/').filter(|part| !part.is_empty());
         let file = format!("{}.rec", name(&entry.session));
-        ObjectPath::from_iter(parts.chain([&*entry.day, &*file]))
+        let aside = [directory::OTHERS, &*entry.source]
+            .into_iter()
+            .filter(|_| entry.aside);
+        ObjectPath::from_iter(parts.chain(aside).chain([&*entry.day, &*file]))
     }
 
     /// Puts a whole recording there, and makes sure that it is there.
     pub async fn put(&self, directory: &Path, entry: &Entry) -> Result<(), Error> {
-        let path = directory::path(directory, &entry.day, &entry.session);
+        let path = directory::path(directory, entry);
         let file = Arc::new(directory::open_to_read(&path)?);
         let to = self.path(entry);
         let attributes = Attributes::from_iter([

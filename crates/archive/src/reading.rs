@@ -42,7 +42,7 @@ impl Reader {
         offset: u64,
         covered: u64,
     ) -> Result<Reader, Error> {
-        let path = directory::path(&inner.settings.directory, &entry.day, &entry.session);
+        let path = directory::path(&inner.settings.directory, entry);
         let opened = path.clone();
         let opening = tokio::task::spawn_blocking(move || directory::open_to_read(&opened));
         let from = match (opening.await.unwrap_or(Err(Error::Closed)), &inner.objects) {

@@ -2,6 +2,7 @@
 //! clock: a machine that was away for a month, or whose clock is wrong, does not lose what it brings.
 
 use crate::catalogue::{Row, Sums};
+use crate::entry::Key;
 use crate::error::Error;
 
 /// Those that came so lately never go for want of room: a flood of recordings shall not push out the ones that tell of it.
@@ -25,7 +26,7 @@ pub struct Removal {
     /// `age` or `size`.
     pub reason: &'static str,
     /// Which.
-    pub sessions: Vec<[u8; 16]>,
+    pub recordings: Vec<Key>,
     /// Their bytes.
     pub bytes: u64,
 }
@@ -58,10 +59,13 @@ impl Retention {
         if over == 0 {
             return Ok(due);
         }
-        let gone: Vec<[u8; 16]> = due.iter().flat_map(|removal| removal.sessions.clone()).collect();
+        let gone: Vec<Key> = due
+            .iter()
+            .flat_map(|removal| removal.recordings.clone())
+            .collect();
         let mut chosen = rows(&by_size)?;
         chosen.retain(|row| {
-            let goes = over > 0 && !gone.contains(&row.entry.session);
+            let goes = over > 0 && !gone.contains(&row.entry.key());
             over -= if goes { row.entry.bytes.min(over) } else { 0 };
             goes
         });
@@ -74,6 +78,6 @@ fn removal(reason: &'static str, rows: Vec<Row>) -> Option<Removal> {
     (!rows.is_empty()).then(|| Removal {
         reason,
         bytes: rows.iter().map(|row| row.entry.bytes).sum(),
-        sessions: rows.iter().map(|row| row.entry.session).collect(),
+        recordings: rows.iter().map(|row| row.entry.key()).collect(),
     })
 }

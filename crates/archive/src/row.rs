@@ -2,13 +2,13 @@
 
 use crate::catalogue::Row;
 use crate::checker::{Checker, Point, Proof};
-use crate::directory;
+use crate::directory::{self, Found};
 use crate::entry::{Entry, Place};
 use crate::error::Error;
+use crate::intake::Whole;
 use fleetgate_sys::clock::{self, Time};
 use fleetgate_sys::file::read_at;
 use serde_json::Value;
-use std::path::Path;
 
 /// The longest text of a field.
 const MAX_TEXT: usize = 256;
@@ -58,11 +58,21 @@ pub fn new(session: [u8; 16], source: &str, begin: &str, now: u64, node: impl Fn
             node: node(&text("node")),
             place: Place::Directory,
             day: day(started),
+            aside: false,
         },
     }
 }
 
 impl Row {
+    /// What there is of one that is whole.
+    pub fn whole(&self) -> Whole {
+        Whole {
+            bytes: self.entry.bytes,
+            length: self.covered.offset,
+            chain: self.covered.chain,
+        }
+    }
+
     /// More of it is proven.
     pub fn prove(&mut self, proof: &Proof, end: Option<&str>, now: u64) {
         self.covered = proof.covered;
@@ -91,7 +101,8 @@ fn day(seconds: u64) -> String {
 
 /// What a file holds that lies in the directory. Only what was proven is ever written into one, so the signatures in it are
 /// believed; what stands behind the last of them does not count. Nothing: there is no proven part in it.
-pub fn scan(path: &Path, day: &str, session: [u8; 16]) -> Result<Option<Row>, Error> {
+pub fn scan(found: &Found) -> Result<Option<Row>, Error> {
+    let (path, session) = (&*found.path, found.session);
     let failed = |e: fleetgate_sys::Errno| Error::Io(path.to_owned(), e.to_string());
     let file = directory::open_to_read(path)?;
     let mut checker = Checker::new(session);
@@ -112,6 +123,7 @@ pub fn scan(path: &Path, day: &str, session: [u8; 16]) -> Result<Option<Row>, Er
     let written = facts.modified.max(0).unsigned_abs();
     let mut row = new(session, &source, begin, written, |_| node.clone());
     row.prove(proof, checker.end(), written);
-    day.clone_into(&mut row.entry.day);
+    row.entry.day.clone_from(&found.day);
+    row.entry.aside = found.aside;
     Ok(Some(row))
 }

@@ -2,12 +2,14 @@
 //! what to do. No message repeats what is in the file of credentials.
 
 use crate::retention::Retention;
+use fleetgate_policy::cluster::Size;
+use fleetgate_policy::text;
+use fleetgate_policy::toml_mistake::{Fault, Mistake};
 use serde::Deserialize;
 use std::fmt;
 use std::fs::File;
 use std::io::Read;
 use std::net::IpAddr;
-use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use toml::Spanned;
@@ -30,7 +32,7 @@ const REGION: &str = "us-east-1";
 pub struct Form {
     directory: Option<Spanned<PathBuf>>,
     keep_days: Option<Spanned<u64>>,
-    max_size: Option<Spanned<u64>>,
+    max_size: Option<Spanned<Size>>,
     store: Option<Spanned<String>>,
     endpoint: Option<Spanned<String>>,
     region: Option<Spanned<String>>,
@@ -64,33 +66,10 @@ pub struct Store {
     pub(crate) allows_http: bool,
 }
 
-/// What is wrong with the section, and where.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mistake {
-    /// The line, counted from 1.
-    pub line: usize,
-    /// What is wrong, and the remedy.
-    pub why: String,
-}
-
-struct Fault {
-    at: Range<usize>,
-    why: String,
-}
-
 /// Reads a section, which stands in `text`.
 pub fn read(text: &str, form: &Form) -> Result<Section, Mistake> {
-    form.section().map_err(|fault| Mistake {
-        line: text.get(..fault.at.start).unwrap_or(text).matches('\n').count() + 1,
-        why: format!("[auth.recordings]: {}", fault.why),
-    })
-}
-
-fn fault<T>(at: &Spanned<T>, why: impl fmt::Display) -> Fault {
-    Fault {
-        at: at.span(),
-        why: why.to_string(),
-    }
+    form.section()
+        .map_err(|fault| fault.in_section(text, "[auth.recordings]"))
 }
 
 impl Form {
@@ -98,33 +77,42 @@ impl Form {
         if let Some(directory) = &self.directory
             && !directory.get_ref().is_absolute()
         {
-            return Err(fault(
+            return Err(Fault::new(
                 directory,
-                "`directory` is an absolute path: \"/srv/recordings\"",
+                format!(
+                    "`directory` is an absolute path, as \"/srv/recordings\", not {:?}",
+                    directory.get_ref()
+                ),
             ));
         }
         if let Some(days) = &self.keep_days
             && *days.get_ref() > MAX_DAYS
         {
-            return Err(fault(
+            return Err(Fault::new(
                 days,
-                format!("`keep_days` is at most {MAX_DAYS}; 0 keeps recordings for ever"),
+                format!(
+                    "`keep_days` is at most {MAX_DAYS}, not {}; 0 keeps recordings for ever",
+                    days.get_ref()
+                ),
             ));
         }
         if let Some(size) = &self.max_size
-            && (1..MIN_SIZE).contains(size.get_ref())
+            && (1..MIN_SIZE).contains(&size.get_ref().0)
         {
-            return Err(fault(
+            return Err(Fault::new(
                 size,
-                format!("`max_size` is in bytes, and at least {MIN_SIZE}; 0 is no bound"),
+                format!(
+                    "`max_size` is at least {} (a number of bytes, or as \"500G\"), not {}; 0 is no bound",
+                    Size(MIN_SIZE),
+                    size.get_ref()
+                ),
             ));
         }
-        let number = |given: &Option<Spanned<u64>>| given.as_ref().map_or(0, |given| *given.get_ref());
         Ok(Section {
             directory: self.directory.as_ref().map(|at| at.get_ref().clone()),
             retention: Retention {
-                keep_days: number(&self.keep_days),
-                max_size: number(&self.max_size),
+                keep_days: self.keep_days.as_ref().map_or(0, |days| *days.get_ref()),
+                max_size: self.max_size.as_ref().map_or(0, |size| size.get_ref().0),
             },
             store: self
                 .store
@@ -147,12 +135,12 @@ impl Form {
         };
         for (name, given) in [("endpoint", &self.endpoint), ("region", &self.region)] {
             if let Some(given) = given {
-                return Err(fault(given, nothing(name)));
+                return Err(Fault::new(given, nothing(name)));
             }
         }
         for (name, given) in [("credentials", &self.credentials), ("ca", &self.ca)] {
             if let Some(given) = given {
-                return Err(fault(given, nothing(name)));
+                return Err(Fault::new(given, nothing(name)));
             }
         }
         Ok(None)
@@ -162,9 +150,12 @@ impl Form {
         let place = store.get_ref().strip_prefix("s3://").unwrap_or_default();
         let (bucket, prefix) = place.split_once('/').unwrap_or((place, ""));
         if !store.get_ref().starts_with("s3://") {
-            return Err(fault(
+            return Err(Fault::new(
                 store,
-                "`store` is `s3://BUCKET/PREFIX`, where the prefix may be left out",
+                format!(
+                    "`store` is s3://BUCKET/PREFIX, where the prefix may be left out, not {:?}",
+                    text::shortened(store.get_ref())
+                ),
             ));
         }
         let is_bucket = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.');
@@ -174,11 +165,12 @@ impl Form {
             || !ends_well
             || bucket.contains("..")
         {
-            return Err(fault(
+            return Err(Fault::new(
                 store,
                 format!(
-                    "the bucket {bucket:?} of `store`: a bucket has 3 to 63 of a-z, 0-9, `-` and `.`, and begins and ends with \
-                     a letter or digit"
+                    "the bucket {:?} of `store`: a bucket has 3 to 63 of a-z, 0-9, `-` and `.`, and begins and ends with \
+                     a letter or digit",
+                    text::shortened(bucket)
                 ),
             ));
         }
@@ -187,9 +179,13 @@ impl Form {
             || !prefix.chars().all(is_prefix)
             || prefix.split('/').any(|part| part.starts_with('.'))
         {
-            return Err(fault(
+            return Err(Fault::new(
                 store,
-                "the prefix of `store` has letters, digits, `-`, `.`, `_` and `/`",
+                format!(
+                    "the prefix {:?} of `store`: a prefix has at most 512 letters, digits, `-`, `.`, `_` and `/`, and no part of \
+                     it begins with `.`",
+                    text::shortened(prefix)
+                ),
             ));
         }
         let allows_http = match &self.endpoint {
@@ -200,26 +196,29 @@ impl Form {
             (Some(region), _) => region_of(region)?,
             (None, Some(_)) => REGION.to_owned(),
             (None, None) => {
-                return Err(fault(
+                return Err(Fault::new(
                     store,
                     "`region` is missing: `region = \"eu-central-1\"`, or `endpoint` with the store's URL",
                 ));
             }
         };
         let Some(file) = &self.credentials else {
-            return Err(fault(
+            return Err(Fault::new(
                 store,
                 "`credentials` is missing: the path of a file with the lines `aws_access_key_id = …` and \
                  `aws_secret_access_key = …`, mode 0600",
             ));
         };
-        let (access_key, secret_key) = credentials(file.get_ref()).map_err(|why| fault(file, why))?;
+        let (access_key, secret_key) = credentials(file.get_ref()).map_err(|why| Fault::new(file, why))?;
         let authorities = match &self.ca {
             Some(ca) => {
-                let read = read_file(ca.get_ref(), false).map_err(|why| fault(ca, why))?;
+                let read = read_file(ca.get_ref(), false).map_err(|why| Fault::new(ca, why))?;
                 if !String::from_utf8_lossy(&read).contains("-----BEGIN CERTIFICATE-----") {
                     let path = ca.get_ref().display();
-                    return Err(fault(ca, format!("{path}: there is no certificate in it (PEM)")));
+                    return Err(Fault::new(
+                        ca,
+                        format!("{path}: there is no certificate in it (PEM)"),
+                    ));
                 }
                 Some(read.to_vec())
             }
@@ -245,25 +244,35 @@ fn region_of(region: &Spanned<String>) -> Result<String, Fault> {
     let fits = (1..=64).contains(&name.len()) && name.chars().all(is_one) && !name.starts_with('-');
     match fits && !name.ends_with('-') {
         true => Ok(name.clone()),
-        false => Err(fault(
+        false => Err(Fault::new(
             region,
-            format!("`region` {name:?} is none: a region has a-z, 0-9 and `-`, as \"eu-central-1\""),
+            format!(
+                "`region` {:?} is none: a region has a-z, 0-9 and `-`, as \"eu-central-1\"",
+                text::shortened(name)
+            ),
         )),
     }
 }
 
 /// Whether the endpoint is one without TLS, which is on this machine.
 fn endpoint_of(endpoint: &Spanned<String>) -> Result<bool, Fault> {
-    let parsed =
-        fleetgate_net::post::Endpoint::parse(endpoint.get_ref()).map_err(|why| fault(endpoint, why))?;
+    let url = endpoint.get_ref();
+    let parsed = fleetgate_net::post::Endpoint::parse(url).map_err(|why| match url.contains('@') {
+        // There may be a password in it.
+        true => Fault::new(endpoint, format!("`endpoint`: {why}")),
+        false => Fault::new(endpoint, format!("`endpoint` {:?}: {why}", text::shortened(url))),
+    })?;
     let is_here = parsed.host().parse().is_ok_and(|at: IpAddr| at.is_loopback());
     match (parsed.is_tls(), is_here) {
         (true, _) => Ok(false),
         (false, true) => Ok(true),
-        (false, false) => Err(fault(
+        (false, false) => Err(Fault::new(
             endpoint,
-            "without TLS everybody on the way reads the recordings: write https://; http:// is for this machine's own \
-             addresses alone",
+            format!(
+                "`endpoint` {:?}: without TLS everybody on the way reads the recordings: write https://; http:// is for this \
+                 machine's own addresses alone",
+                text::shortened(url)
+            ),
         )),
     }
 }
@@ -303,12 +312,6 @@ fn read_file(path: &Path, is_secret: bool) -> Result<Zeroizing<Vec<u8>>, String>
     let mut bytes = Zeroizing::new(Vec::new());
     file.take(FILE_MAX).read_to_end(&mut bytes).map_err(|e| at(&e))?;
     Ok(bytes)
-}
-
-impl fmt::Display for Mistake {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {}: {}", self.line, self.why)
-    }
 }
 
 /// Without the keys.
@@ -357,6 +360,8 @@ mod tests {
             ("rec-1", "a/b", REGION, "AK", "sec/ret")
         );
         assert!(!format!("{section:?}").contains("sec"));
+        let sized = parse("max_size = \"500G\"\n").unwrap();
+        assert_eq!(sized.retention.max_size, 500 << 30);
         let plain = parse("directory = \"/srv/r\"\nkeep_days = 90\nmax_size = 100000000\n").unwrap();
         assert_eq!(
             (plain.retention.keep_days, plain.retention.max_size),
@@ -374,12 +379,20 @@ mod tests {
             ),
             (
                 "keep_days = 1\nmax_size = 100\n",
-                "line 3: [auth.recordings]: `max_size` is in bytes",
+                "line 3: [auth.recordings]: `max_size` is at least 64M (a number of bytes, or as \"500G\"), not 100",
+            ),
+            (
+                "max_size = \"500GB\"\n",
+                "string \"500GB\", expected a number of bytes such as 4096",
             ),
             ("region = \"x\"\n", "`region` does nothing without `store"),
             ("ca = \"/x\"\n", "`ca` does nothing without `store"),
-            ("store = \"/srv\"\n", "`store` is `s3://BUCKET/PREFIX`"),
-            ("store = \"s3://bucket/../x\"\n", "the prefix of `store`"),
+            (
+                "store = \"/srv\"\n",
+                "`store` is s3://BUCKET/PREFIX, where the prefix may be left out, not \"/srv\"",
+            ),
+            ("store = \"s3://Bucket\"\n", "the bucket \"Bucket\" of `store`"),
+            ("store = \"s3://bucket/../x\"\n", "the prefix \"../x\" of `store`"),
             ("store = \"s3://bucket\"\n", "`region` is missing"),
             (
                 "store = \"s3://bucket\"\nregion = \"r\"\n",
@@ -387,9 +400,16 @@ mod tests {
             ),
             (
                 "store = \"s3://bucket\"\nendpoint = \"http://192.0.2.1\"\n",
-                "line 3: [auth.recordings]: without TLS",
+                "line 3: [auth.recordings]: `endpoint` \"http://192.0.2.1\": without TLS",
             ),
-            ("store = \"s3://bucket\"\nendpoint = \"minio\"\n", "it is no URL"),
+            (
+                "store = \"s3://bucket\"\nendpoint = \"minio\"\n",
+                "`endpoint` \"minio\": it is no URL",
+            ),
+            (
+                "store = \"s3://bucket\"\nendpoint = \"https://me:word@minio\"\n",
+                "`endpoint`: a URL with a name and password",
+            ),
             (
                 "store = \"s3://bucket\"\nregion = \"r\"\ncredentials = \"/nowhere\"\n",
                 "/nowhere: No such file",

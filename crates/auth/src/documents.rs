@@ -128,6 +128,9 @@ pub struct Member {
     pub key: Option<String>,
     /// Its host keys, as in authorized_keys; of a plain sshd: empty, where a host certificate is wanted of it.
     pub host_keys: Vec<String>,
+    /// Those that it had before, the last ones first: they signed recordings that auth may not have yet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub earlier_host_keys: Vec<EarlierKey>,
     /// Labels that it has, whatever it says of itself.
     pub labels: BTreeMap<String, String>,
     /// Where a plain sshd listens.
@@ -138,6 +141,71 @@ pub struct Member {
     pub made: u64,
     /// By which token.
     pub token: String,
+}
+
+/// A host key that a machine has no more.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EarlierKey {
+    /// As in authorized_keys.
+    pub key: String,
+    /// Since when it is not the machine's, Unix seconds.
+    pub until: u64,
+}
+
+impl EarlierKey {
+    /// A recording that it signed is taken in until then.
+    fn counts_until(&self) -> u64 {
+        self.until.saturating_add(TAKEN_IN)
+    }
+}
+
+/// The most of them that are kept of a machine: as many as it can have at once.
+const MAX_EARLIER: usize = 8;
+/// For so long (seconds) a recording that one of them signed is taken in: its node may have been away, or a session gone on whose
+/// monitor began with it.
+const TAKEN_IN: u64 = 30 * 86_400;
+
+impl Member {
+    /// The same machine with these host keys from now on.
+    #[must_use]
+    pub fn with_host_keys(&self, host_keys: Vec<String>, now: u64) -> Member {
+        let is_gone = |key: &String| !host_keys.contains(key);
+        let replaced = self.host_keys.iter().filter(|key| is_gone(key));
+        let replaced = replaced.map(|key| EarlierKey {
+            key: key.clone(),
+            until: now,
+        });
+        let before = self
+            .earlier_host_keys
+            .iter()
+            .filter(|earlier| is_gone(&earlier.key));
+        Member {
+            earlier_host_keys: replaced.chain(before.cloned()).take(MAX_EARLIER).collect(),
+            host_keys,
+            ..self.clone()
+        }
+    }
+
+    /// The keys that may have signed a recording of the machine's which comes now.
+    pub fn keys_of_recordings(&self, now: u64) -> impl Iterator<Item = &String> {
+        let earlier = self.earlier_host_keys.iter();
+        let counts = move |earlier: &&EarlierKey| now < earlier.counts_until();
+        self.host_keys
+            .iter()
+            .chain(earlier.filter(counts).map(|earlier| &earlier.key))
+    }
+
+    /// When the next of those keys counts no more, Unix seconds.
+    pub fn next_key_to_go(&self, now: u64) -> Option<u64> {
+        let ends = self.earlier_host_keys.iter().map(EarlierKey::counts_until);
+        ends.filter(|end| now < *end).min()
+    }
+
+    /// The keys that may have signed a recording of the machine's which auth has.
+    pub fn keys_of_kept_recordings(&self) -> Vec<String> {
+        let earlier = self.earlier_host_keys.iter().map(|earlier| &earlier.key);
+        self.host_keys.iter().chain(earlier).cloned().collect()
+    }
 }
 
 /// A certificate authority, or the state's key.

@@ -3,13 +3,13 @@
 //! checks.
 
 use crate::caller::Caller;
-use crate::documents::Kind;
+use crate::documents::{Kind, Purpose};
 use crate::error::{Refused, Result};
 use crate::proof::gone;
 use crate::service::Service;
 use bytes::Bytes;
-use fleetgate_archive::{Answer, Archive, Kept, Maker, Part};
-use fleetgate_policy::cluster::Name;
+use fleetgate_archive::{Answer, Archive, Kept, Maker, Part, Whole};
+use fleetgate_policy::cluster::{Name, RecordingReceipt};
 use fleetgate_proto::v1;
 use fleetgate_ssh::key::PublicKey;
 use fleetgate_store::Revision;
@@ -29,6 +29,8 @@ pub(crate) type Source = (Name, Kind, Name);
 struct Known {
     maker: Maker,
     revision: Revision,
+    /// When one of its keys of before counts no more, Unix seconds.
+    until: Option<u64>,
 }
 
 impl Service {
@@ -64,7 +66,10 @@ impl Service {
             .members(*kind)
             .get(name.as_str())
             .ok_or_else(|| gone(name))?;
-        if known.is_some_and(|known| known.revision == stored.revision) {
+        let now = self.now();
+        let is_known =
+            |known: &Known| known.revision == stored.revision && known.until.is_none_or(|until| now < until);
+        if known.is_some_and(is_known) {
             return Ok(None);
         }
         let member = &stored.document;
@@ -73,7 +78,7 @@ impl Service {
                 "{name} has a plain sshd, which records nothing: its proxy does"
             )));
         }
-        let keys = member.host_keys.iter();
+        let keys = member.keys_of_recordings(now);
         let keys: Vec<PublicKey> = keys.filter_map(|line| PublicKey::from_line(line).ok()).collect();
         let is_sshd = |service: &Arc<Service>| -> fleetgate_archive::SpeaksFor {
             let service = Arc::downgrade(service);
@@ -87,12 +92,27 @@ impl Service {
         };
         Ok(Some(Known {
             revision: stored.revision,
+            until: member.next_key_to_go(now),
             maker: Maker {
                 name: name.to_string(),
                 keys: keys.into(),
                 speaks_for: (*kind == Kind::Proxy).then(|| is_sshd(self)),
             },
         }))
+    }
+
+    /// That a node's recording is kept: proxies, which carry it, cannot sign that.
+    async fn receipt(&self, node: &Name, session: &[u8; 16], whole: &Whole) -> Result<Bytes> {
+        let receipt = RecordingReceipt {
+            session,
+            length: whole.length,
+            chain: &whole.chain,
+            node: node.as_str(),
+        };
+        let key = self.signers.ssh(Purpose::State).await?;
+        let signature = key.key().sign("ssh-ed25519", &receipt.signed());
+        let signature = signature.map_err(|e| Refused::unavailable(e.to_string()))?;
+        Ok(signature.into())
     }
 
     /// Takes the recordings of one machine in, until its stream ends or it may not bring them any more: why.
@@ -119,16 +139,18 @@ impl Service {
         };
         let known = Mutex::new(known);
         let intake = archive.intake();
-        let (unanswered, mut answers) = mpsc::channel::<oneshot::Receiver<Kept>>(MAX_UNANSWERED);
+        let (unanswered, mut answers) = mpsc::channel::<(bool, oneshot::Receiver<Kept>)>(MAX_UNANSWERED);
         let reading = async {
             let unanswered = unanswered;
             let mut next = first.part;
             loop {
                 if let Some(part) = next {
                     let maker = known.lock().unwrap_or_else(PoisonError::into_inner).maker.clone();
+                    // A receipt is signed once, and not for each part that was under way when the last one came.
+                    let wants_receipt = part.whole || part.bytes.is_empty();
                     let answer = intake.take(&maker, read(part)?).await;
                     let answer = answer.map_err(|e| Refused::unavailable(e.to_string()))?;
-                    if unanswered.send(answer).await.is_err() {
+                    if unanswered.send((wants_receipt, answer)).await.is_err() {
                         return Ok(());
                     }
                 }
@@ -143,11 +165,19 @@ impl Service {
             }
         };
         let answering = async {
-            while let Some(answer) = answers.recv().await {
+            while let Some((wants_receipt, answer)) = answers.recv().await {
                 let Ok(kept) = answer.await else {
                     return Err(Refused::unavailable("the service stops"));
                 };
-                if to.send(Ok(write(kept))).await.is_err() {
+                let receipt = match (&kept.answer, source.1) {
+                    (Answer::Whole(whole), Kind::Node) if wants_receipt => {
+                        Some(self.receipt(&source.2, &kept.session, whole).await?)
+                    }
+                    (_, Kind::Node) => None,
+                    // A proxy that brings its own believes auth, which it has asked by itself.
+                    (_, Kind::Proxy) => Some(Bytes::new()),
+                };
+                if to.send(Ok(write(kept, receipt))).await.is_err() {
                     return Ok(());
                 }
             }
@@ -185,14 +215,19 @@ fn read(part: v1::RecordingPart) -> Result<Part> {
     })
 }
 
-fn write(kept: Kept) -> v1::RecordingKept {
+/// Without a receipt, even an empty one, it is not said that all is kept.
+fn write(kept: Kept, receipt: Option<Bytes>) -> v1::RecordingKept {
     let mut out = v1::RecordingKept {
         session: Bytes::copy_from_slice(&kept.session),
         ..v1::RecordingKept::default()
     };
     match kept.answer {
         Answer::Offset(offset) => out.offset = offset,
-        Answer::Whole(offset) => (out.offset, out.whole) = (offset, true),
+        Answer::Whole(whole) => {
+            out.offset = whole.bytes;
+            out.whole = receipt.is_some();
+            out.receipt = receipt.unwrap_or_default();
+        }
         Answer::Refused(why) => out.refused = why,
         Answer::Wait(seconds, why) => (out.wait, out.why) = (seconds, why),
     }

@@ -50,7 +50,7 @@ impl Service {
     fn removal(&self, removal: &Removal) -> Event {
         Event::new(event::RECORDINGS_REMOVED, self.ledger.millis())
             .with("reason", removal.reason)
-            .with("count", removal.sessions.len() as u64)
+            .with("count", removal.recordings.len() as u64)
             .with("bytes", removal.bytes)
     }
 }

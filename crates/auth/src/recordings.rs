@@ -31,6 +31,8 @@ pub const READS: Rate = Rate {
 const DIGITS: RangeInclusive<usize> = 8..=32;
 /// What recordings are read for; an older client does not say.
 const PURPOSES: [&str; 5] = ["play", "export", "grep", "verify", ""];
+/// So many recordings are looked at where one is meant.
+const MAX_SEEN: usize = 512;
 /// Who allows this machine's administrator everything.
 const HERE: &str = "unix socket";
 
@@ -157,7 +159,9 @@ impl Service {
             .ok_or_else(|| Refused::invalid("recordings are read to play, export, grep or verify them"))?;
         let viewer = self.viewer(caller)?;
         let serial = self.published.borrow().state.serial;
-        let (entry, rule) = self.find_for(&viewer, RecordingRight::Play, &prefix).await?;
+        let (entry, rule) = self
+            .find_for(&viewer, RecordingRight::Play, &prefix, &wanted.node)
+            .await?;
         if wanted.offset > entry.bytes {
             return Err(Refused::invalid(format!(
                 "the recording has {} bytes, and was to be read from byte {}",
@@ -216,16 +220,18 @@ impl Service {
     pub(crate) async fn delete_recording(
         &self,
         caller: &Caller,
-        session: &str,
+        wanted: &v1::DeleteRecordingRequest,
     ) -> Result<v1::RecordingEntry> {
-        let id = session_digits(session)?;
+        let id = session_digits(&wanted.session)?;
         if id.len() != *DIGITS.end() {
             return Err(Refused::invalid(
                 "a recording is removed by its whole id, 32 hexadecimal digits",
             ));
         }
         let viewer = self.viewer(caller)?;
-        let (entry, rule) = self.find_for(&viewer, RecordingRight::Delete, &id).await?;
+        let (entry, rule) = self
+            .find_for(&viewer, RecordingRight::Delete, &id, &wanted.node)
+            .await?;
         // What comes of it later would be refused, and be missing for good.
         if !entry.whole && self.still_runs(&id).await? {
             return Err(Refused::invalid(format!(
@@ -238,7 +244,7 @@ impl Service {
             .with("bytes", entry.bytes)
             .with("rule", rule);
         self.ledger.tell(event).await?;
-        let deleted = self.archive()?.delete(&entry.session).await.map_err(|e| {
+        let deleted = self.archive()?.delete(&entry.key()).await.map_err(|e| {
             let refused = Refused::from(e);
             Refused {
                 words: format!(
@@ -362,12 +368,14 @@ impl Service {
     }
 
     /// The one recording whose id begins so, for somebody who may do this with it, and the rule that lets him. Of those that he may
-    /// not even list he hears what he would hear if there were none.
+    /// not even list he hears what he would hear if there were none. `node`: of several, the one that this machine made, else the
+    /// one of this node.
     async fn find_for(
         &self,
         viewer: &Viewer,
         right: RecordingRight,
         prefix: &str,
+        node: &str,
     ) -> Result<(Entry, String)> {
         if let Err(refusal) = self.decide(viewer, right, None) {
             return Err(self.refuse_view(viewer, right, None, &refusal).await);
@@ -381,17 +389,24 @@ impl Service {
             let page = self.archive()?.list(&query, after.take()).await?;
             let Some(last) = page.last() else { break };
             after = Some(Mark::behind(last));
-            for entry in page {
+            let is_meant = |entry: &Entry| node.is_empty() || entry.source == node || entry.node == node;
+            for entry in page.into_iter().filter(is_meant) {
                 let may = self.decide(viewer, right, Some(&entry));
                 match (may, self.decide(viewer, RecordingRight::List, Some(&entry))) {
                     (Err(refusal), Err(_)) => hidden = Some((entry, refusal)),
                     (may, _) => seen.push((entry, may)),
                 }
             }
-            if seen.len() > 1 {
-                let ids: Vec<String> = seen.iter().take(3).map(|(entry, _)| entry.id()).collect();
-                return Err(ArchiveError::Several(prefix.to_owned(), ids).into());
+            if seen.len() > MAX_SEEN {
+                break;
             }
+        }
+        // Two proxies may have recorded on the same sshd: the one is meant that is named itself.
+        if seen.len() > 1 && seen.iter().any(|(entry, _)| entry.source == node) {
+            seen.retain(|(entry, _)| entry.source == node);
+        }
+        if seen.len() > 1 {
+            return Err(ArchiveError::several(prefix, seen.iter().map(|(entry, _)| entry)).into());
         }
         match (seen.pop(), hidden) {
             (Some((entry, Ok(rule))), _) => Ok((entry, rule)),
@@ -452,7 +467,7 @@ impl Service {
     fn keys_of(&self, source: &str) -> Vec<String> {
         let cache = self.cache();
         let member = cache.nodes.get(source).or_else(|| cache.proxies.get(source));
-        member.map_or_else(Vec::new, |member| member.document.host_keys.clone())
+        member.map_or_else(Vec::new, |member| member.document.keys_of_kept_recordings())
     }
 }
 
@@ -499,7 +514,9 @@ impl From<ArchiveError> for Refused {
         let words = error.to_string();
         match error {
             ArchiveError::Missing(_) => Refused::missing(words),
-            ArchiveError::Several(..) | ArchiveError::NoId(_) => Refused::invalid(words),
+            ArchiveError::Several(..) | ArchiveError::SeveralMakers(..) | ArchiveError::NoId(_) => {
+                Refused::invalid(words)
+            }
             _ => {
                 tracing::error!("{words}");
                 Refused::unavailable(words)

@@ -1,6 +1,7 @@
 //! `fleetgate doctor`: what is wrong with this host, thing by thing, with the remedy. What a node needs is looked at in `node`,
 //! what SELinux needs in `selinux`; here stands what the cluster's services and a login need, where there are any.
 
+mod archive;
 mod listener;
 mod master;
 mod node;

@@ -17,7 +17,7 @@ use fleetgate_net::{Admits, Pin, Ticket};
 use fleetgate_policy::cluster::MIN_LIFETIME;
 use fleetgate_proto::v1::identity_client::IdentityClient;
 use serde_json::{Value, json};
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write as _};
 use std::path::Path;
 use zeroize::Zeroizing;
 
@@ -145,6 +145,7 @@ fn log_in(given: &Arguments, home: &Home, before: &Known) -> Result<Profile, Cli
             None => (user(given, known)?, None),
         };
         let (user, first) = user;
+        let is_first = first.is_some();
         let (password, code) = match first {
             Some(shown) => shown,
             None => {
@@ -162,7 +163,20 @@ fn log_in(given: &Arguments, home: &Home, before: &Known) -> Result<Profile, Cli
             code: &code,
             lifetime: given.seconds("ttl").unwrap_or(0),
         };
-        login::log_in(&mut auth, home, proxy, &shown).await
+        let done = login::log_in(&mut auth, home, proxy, &shown).await;
+        // An invite is good once: asked for it again, auth would say no more than that.
+        if done.is_err()
+            && is_first
+            && let Some(ticket) = &ticket
+        {
+            let _ = writeln!(
+                std::io::stderr(),
+                "fleetgate: the invite was accepted, and the password and the second factor are set. Log in with them: `fleetgate login --proxy \
+                 {proxy} --user {user} --ca {}`",
+                ticket.pin
+            );
+        }
+        done
     })
 }
 

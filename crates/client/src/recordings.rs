@@ -73,11 +73,12 @@ impl Recordings {
         })
     }
 
-    /// Fetches the one whose id begins so. `purpose` is for the audit event, and `progress` is told how many bytes are there, and
+    /// Fetches the one whose id begins so, where `node` is not empty, that one's. `purpose` is for the audit event, and `progress` is told how many bytes are there, and
     /// how many there will be at least.
     pub fn fetch(
         &self,
         session: &str,
+        node: &str,
         purpose: &str,
         progress: &dyn Fn(u64, u64),
     ) -> Result<Fetched, ClientError> {
@@ -88,6 +89,7 @@ impl Recordings {
             session: session.to_owned(),
             offset: 0,
             purpose: purpose.to_owned(),
+            node: node.to_owned(),
         };
         let (entry, keys) = self.runtime.block_on(async {
             let mut parts = client.read(request).await?.into_inner();
@@ -123,11 +125,12 @@ impl Recordings {
         Ok(Fetched { entry, keys, file })
     }
 
-    /// Removes one, by its whole id.
-    pub fn delete(&self, session: &str) -> Result<RecordingEntry, ClientError> {
+    /// Removes one, by its whole id, and where several have that by the machine that made it.
+    pub fn delete(&self, session: &str, node: &str) -> Result<RecordingEntry, ClientError> {
         let mut client = self.client.clone();
         let request = DeleteRecordingRequest {
             session: session.to_owned(),
+            node: node.to_owned(),
         };
         let deleted = self.runtime.block_on(client.delete(request))?;
         Ok(deleted.into_inner())

@@ -27,7 +27,7 @@ pub use event::Event;
 pub use otlp::rejected;
 pub use progress::Progress;
 pub use run::{BATCH, BATCH_BYTES, Spool, WINDOW, run};
-pub use settings::{Form, MAX_SINKS, Mistake, Sink, read};
+pub use settings::{Form, MAX_SINKS, Sink, read};
 
 #[cfg(test)]
 mod tests;

@@ -6,12 +6,12 @@ use crate::{files, syslog, webhook};
 use fleetgate_net::dial;
 use fleetgate_net::post::{Endpoint, Poster};
 use fleetgate_net::tls::{Believe, Client, Credentials};
+use fleetgate_policy::toml_mistake::{Fault, Mistake};
 use http::HeaderMap;
 use serde::Deserialize;
 use std::collections::HashSet;
 use std::fmt;
 use std::net::IpAddr;
-use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 use toml::Spanned;
@@ -52,15 +52,6 @@ pub struct Form {
     key: Option<Spanned<PathBuf>>,
     headers_file: Option<Spanned<PathBuf>>,
     signing_key_file: Option<Spanned<PathBuf>>,
-}
-
-/// What is wrong with a section, and where.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mistake {
-    /// The line, counted from 1.
-    pub line: usize,
-    /// What is wrong, and the remedy.
-    pub why: String,
 }
 
 /// Where events go, and all that is needed for it.
@@ -119,25 +110,12 @@ pub fn read(text: &str, forms: &[Form]) -> Result<Vec<Sink>, Mistake> {
     let mut names = HashSet::new();
     let mut sinks = Vec::new();
     for form in forms {
-        let sink = form.sink(&mut names, sinks.len()).map_err(|fault| Mistake {
-            line: text.get(..fault.at.start).unwrap_or(text).matches('\n').count() + 1,
-            why: format!("[[auth.export]]: {}", fault.why),
-        })?;
+        let sink = form
+            .sink(&mut names, sinks.len())
+            .map_err(|fault| fault.in_section(text, "[[auth.export]]"))?;
         sinks.push(sink);
     }
     Ok(sinks)
-}
-
-struct Fault {
-    at: Range<usize>,
-    why: String,
-}
-
-fn fault<T>(at: &Spanned<T>, why: impl fmt::Display) -> Fault {
-    Fault {
-        at: at.span(),
-        why: why.to_string(),
-    }
 }
 
 impl Form {
@@ -148,13 +126,13 @@ impl Form {
                 .bytes()
                 .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
         if !is_name {
-            return Err(fault(
+            return Err(Fault::new(
                 &self.name,
                 format!("`name` has 1 to {NAME_MAX} of the characters a-z, 0-9 and -, as name = \"siem\""),
             ));
         }
         if !names.insert(name) {
-            return Err(fault(
+            return Err(Fault::new(
                 &self.name,
                 format!(
                     "another section has the name \"{name}\": how far each is goes by its name; choose another"
@@ -162,7 +140,7 @@ impl Form {
             ));
         }
         if before >= MAX_SINKS {
-            return Err(fault(
+            return Err(Fault::new(
                 &self.name,
                 format!("there are more than {MAX_SINKS} sections: remove one"),
             ));
@@ -192,7 +170,7 @@ impl Form {
                 let signing = match &self.signing_key_file {
                     Some(path) => Some(
                         files::signing_key(path.get_ref())
-                            .map_err(|why| fault(path, format!("`signing_key_file`: {why}")))?,
+                            .map_err(|why| Fault::new(path, format!("`signing_key_file`: {why}")))?,
                     ),
                     None => None,
                 };
@@ -250,7 +228,7 @@ impl Form {
                     "`{key}` does nothing where type = \"{kind}\", which has {}: remove the line",
                     used.join(", ")
                 );
-                return Err(Fault { at, why });
+                return Err(Fault::at(at, why));
             }
         }
         Ok(())
@@ -258,7 +236,7 @@ impl Form {
 
     fn syslog(&self) -> Result<(syslog::Receiver, String), Fault> {
         let Some(address) = &self.address else {
-            return Err(fault(
+            return Err(Fault::new(
                 &self.name,
                 "`address` is missing: write address = \"siem.example:6514\"",
             ));
@@ -270,7 +248,7 @@ impl Form {
             is_host && port.parse::<u16>().is_ok_and(|port| port > 0)
         });
         let Some((host, _)) = parts else {
-            return Err(fault(
+            return Err(Fault::new(
                 address,
                 "`address` is a host and its port, as \"siem.example:6514\" or \"[2001:db8::1]:6514\"",
             ));
@@ -280,7 +258,7 @@ impl Form {
         if is_plain {
             self.refuse_tls("tls = false")?;
             if let Some(name) = &self.server_name {
-                return Err(fault(
+                return Err(Fault::new(
                     name,
                     "`server_name` does nothing where tls = false: remove one of the two lines",
                 ));
@@ -298,10 +276,14 @@ impl Form {
 
     fn http(&self, key: &str, url: Option<&Spanned<String>>, example: &str) -> Result<Http, Fault> {
         let Some(url) = url else {
-            return Err(fault(&self.name, format!("`{key}` is missing: write {example}")));
+            return Err(Fault::new(
+                &self.name,
+                format!("`{key}` is missing: write {example}"),
+            ));
         };
         // What it says may hold a secret: the message does not repeat it.
-        let endpoint = Endpoint::parse(url.get_ref()).map_err(|why| fault(url, format!("`{key}`: {why}")))?;
+        let endpoint =
+            Endpoint::parse(url.get_ref()).map_err(|why| Fault::new(url, format!("`{key}`: {why}")))?;
         let tls = match endpoint.is_tls() {
             true => Some(self.client()?),
             false => {
@@ -310,9 +292,8 @@ impl Form {
             }
         };
         let headers = match &self.headers_file {
-            Some(path) => {
-                files::headers(path.get_ref()).map_err(|why| fault(path, format!("`headers_file`: {why}")))?
-            }
+            Some(path) => files::headers(path.get_ref())
+                .map_err(|why| Fault::new(path, format!("`headers_file`: {why}")))?,
             None => HeaderMap::new(),
         };
         Ok(Http {
@@ -329,7 +310,7 @@ impl Form {
             ("key", &self.key),
         ] {
             if let Some(path) = given {
-                return Err(fault(
+                return Err(Fault::new(
                     path,
                     format!("`{name}` does nothing where {because}: remove the line, or use TLS"),
                 ));
@@ -340,42 +321,38 @@ impl Form {
 
     fn client(&self) -> Result<Client, Fault> {
         let Some(ca) = &self.ca else {
-            return Err(fault(
+            return Err(Fault::new(
                 &self.name,
                 "`ca` is missing, the file with the authority of the receiver's certificate (PEM): write ca = \
                  \"/etc/ssl/certs/ca-certificates.crt\" for those of the system",
             ));
         };
-        let authorities = files::public(ca.get_ref()).map_err(|why| fault(ca, format!("`ca`: {why}")))?;
+        let authorities =
+            files::public(ca.get_ref()).map_err(|why| Fault::new(ca, format!("`ca`: {why}")))?;
         let credentials = match (&self.certificate, &self.key) {
             (None, None) => None,
             (Some(certificate), Some(key)) => {
                 let chain = files::public(certificate.get_ref())
-                    .map_err(|why| fault(certificate, format!("`certificate`: {why}")))?;
+                    .map_err(|why| Fault::new(certificate, format!("`certificate`: {why}")))?;
                 let secret =
-                    files::secret(key.get_ref()).map_err(|why| fault(key, format!("`key`: {why}")))?;
+                    files::secret(key.get_ref()).map_err(|why| Fault::new(key, format!("`key`: {why}")))?;
                 let given = Credentials::given(&chain, &secret);
-                Some(given.map_err(|why| fault(certificate, format!("`certificate` and `key`: {why}")))?)
+                Some(
+                    given
+                        .map_err(|why| Fault::new(certificate, format!("`certificate` and `key`: {why}")))?,
+                )
             }
             (Some(one), None) | (None, Some(one)) => {
-                return Err(fault(
+                return Err(Fault::new(
                     one,
                     "`certificate` and `key` belong together: give both or none",
                 ));
             }
         };
         Client::new(&Believe::Given(authorities.into()), credentials.as_ref(), &[])
-            .map_err(|why| fault(ca, format!("`ca`, {}: {why}", ca.get_ref().display())))
+            .map_err(|why| Fault::new(ca, format!("`ca`, {}: {why}", ca.get_ref().display())))
     }
 }
-
-impl fmt::Display for Mistake {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {}: {}", self.line, self.why)
-    }
-}
-
-impl std::error::Error for Mistake {}
 
 impl fmt::Debug for Sink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

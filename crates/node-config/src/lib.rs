@@ -160,6 +160,7 @@ pub struct Config {
     /// Whether a session may begin that should be watched and cannot be.
     pub unwatched: Stance,
     /// Which sessions are recorded, and where recordings are.
+    #[serde(default = "recording::unplaced")]
     pub recording: recording::Settings,
     /// Named commands, for keys that may run nothing else.
     pub commands: BTreeMap<String, CommandEntry>,
@@ -457,7 +458,7 @@ impl Config {
             true => toml::from_str(text).map(|sections: Sections| sections.node),
             false => toml::from_str(text),
         };
-        read.map_err(|e| {
+        read.map(Config::with_recordings_placed).map_err(|e| {
             let mistake = Mistake::new(text, &e, &types::EXAMPLES);
             ConfigError::Invalid {
                 path: path.to_owned(),
@@ -471,6 +472,14 @@ impl Config {
                 },
             }
         })
+    }
+
+    /// Recordings lie in the state directory where the file names no other place for them.
+    fn with_recordings_placed(mut self) -> Config {
+        if self.recording.directory.as_os_str().is_empty() {
+            self.recording.directory = self.state_directory.join(recording::BELOW_STATE);
+        }
+        self
     }
 
     /// How closely everybody's sessions are watched.
@@ -504,7 +513,7 @@ impl Config {
             self.audit_log = self.state_directory.join("audit.jsonl");
         }
         if self.recording.directory == plain.recording.directory {
-            self.recording.directory = self.state_directory.join("recordings");
+            self.recording.directory = self.state_directory.join(recording::BELOW_STATE);
         }
     }
 

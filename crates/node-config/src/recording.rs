@@ -6,8 +6,10 @@ use fleetgate_policy::recording::{self, MAX_RECIPIENTS, Recipient, Recording, Re
 use serde::{Deserialize, Deserializer, de};
 use std::path::PathBuf;
 
-/// Where recordings are, unless told otherwise.
+/// Where recordings are, unless told otherwise: in the state directory, here by its default.
 pub const DIRECTORY: &str = "/var/lib/fleetgate/recordings";
+/// Their directory's name there.
+pub const BELOW_STATE: &str = "recordings";
 
 /// The section.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -20,8 +22,8 @@ pub struct Settings {
     /// For whom recordings are encrypted, beside those whom roles name; nobody by either: they are readable.
     #[serde(deserialize_with = "recipients")]
     pub recipients: Vec<Recipient>,
-    /// Where recordings are kept.
-    #[serde(deserialize_with = "types::from_root")]
+    /// Where recordings are kept. Empty while the file is read: it names no place.
+    #[serde(default, deserialize_with = "types::from_root")]
     pub directory: PathBuf,
     /// Recordings that ended so many days ago are removed; 0: none for its age.
     #[serde(deserialize_with = "types::days")]
@@ -40,6 +42,14 @@ impl Default for Settings {
             keep_days: 0,
             max_size: Size(10 << 30),
         }
+    }
+}
+
+/// Of a file that says nothing about recordings: where they lie depends on its other settings.
+pub(super) fn unplaced() -> Settings {
+    Settings {
+        directory: PathBuf::new(),
+        ..Settings::default()
     }
 }
 

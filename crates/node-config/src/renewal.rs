@@ -1,11 +1,12 @@
-//! Newer certificates for the same keys: when they are asked for, which is when a third of their life is left or their authority
-//! retires, and which of those that came are taken: only what was asked for. It sends and writes nothing.
+//! Newer certificates: when they are asked for, which is when a third of their life is left, their authority retires or the host
+//! has other keys, and which of those that came are taken: only what was asked for. It sends and writes nothing.
 
 use crate::identity::NodeIdentity;
 use fleetgate_net::tls::{Trust, node_name};
 use fleetgate_net::x509::{Certificate, Key};
 use fleetgate_policy::cluster::{Retiring, State, Subject, Trust as PolicyTrust};
 use fleetgate_ssh::key::{Certificate as HostCertificate, PublicKey};
+use std::cmp::Ordering;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -32,6 +33,23 @@ pub fn retirement(of: &NodeIdentity, trust: &PolicyTrust, now: u64) -> Option<Re
     let all = trust.retiring.iter();
     let ours = all.filter(|r| signed_host(&r.authority) || signed_tls(&r.authority));
     ours.min_by_key(|r| r.until).cloned()
+}
+
+/// Whether its host certificates are for these keys. Where they are not, the cluster knows the host by keys that it has no more:
+/// users are not shown the new ones, and auth refuses what they signed.
+pub fn is_for(of: &NodeIdentity, host_keys: &[Vec<u8>]) -> bool {
+    let certificates = of.host_certificates.iter();
+    let certificates: Vec<HostCertificate> = certificates
+        .filter_map(|blob| HostCertificate::parse(blob).ok())
+        .collect();
+    let is_certified = |key: &Vec<u8>| {
+        certificates
+            .iter()
+            .any(|certificate| certificate.key().blob() == key)
+    };
+    let is_there =
+        |certificate: &HostCertificate| host_keys.iter().any(|key| certificate.key().blob() == key);
+    host_keys.iter().all(is_certified) && certificates.iter().all(is_there)
 }
 
 /// Where in the time for it this machine asks: another place for each, and the same one every time.
@@ -61,9 +79,15 @@ pub fn accept(
     let bad = |why: String| format!("the certificates that came are not ours: {why}");
     let first = tls_chain.first().map(Vec::as_slice).unwrap_or_default();
     let leaf = Certificate::read(first).map_err(|e| bad(e.to_string()))?;
-    // A proxy may have kept an earlier answer, and would let ours run out by it. First, since it costs no signature.
+    // A proxy may have kept an earlier answer, and would let ours run out by it. First, since it costs no signature. Where the host
+    // got other keys right after a renewal, the answer to that may end in the same second.
     let present = old.tls_chain.first().and_then(|der| Certificate::read(der).ok());
-    if present.is_some_and(|present| leaf.validity().end <= present.validity().end) {
+    let is_earlier = |present: Certificate| match leaf.validity().end.cmp(&present.validity().end) {
+        Ordering::Less => true,
+        Ordering::Equal => is_for(old, host_keys),
+        Ordering::Greater => false,
+    };
+    if present.is_some_and(is_earlier) {
         return Err(bad("they end no later than those that are there".to_owned()));
     }
     let trust = Trust::new(&state.trust.tls_ca).map_err(|e| e.to_string())?;
@@ -239,6 +263,26 @@ mod tests {
             labels: Default::default(),
         };
         let keys = [host.public().blob().to_vec()];
+        assert!(is_for(&old, &keys));
+        let (other, _) = PrivateKey::generate(KeyType::Ed25519, "").expect("a key");
+        let other = other.public().blob().to_vec();
+        for (what, host_keys) in [
+            ("another key", vec![other.clone()]),
+            ("one more", vec![keys[0].clone(), other]),
+            ("none", Vec::new()),
+        ] {
+            assert!(!is_for(&old, &host_keys), "{what}");
+        }
+        // For another key than the one that was certified in the same second.
+        let before = NodeIdentity {
+            host_certificates: Vec::new(),
+            ..old.clone()
+        };
+        let again = |end: u64| {
+            let (leaf, hosts) = (vec![made(end)], vec![certified(end)]);
+            accept(&before, &key, &keys, &state, leaf, hosts, NOW).is_ok()
+        };
+        assert!(again(NOW + 1000) && !again(NOW + 999));
         let take = |leaf: u64, hosts: &[u64]| {
             let hosts = hosts.iter().map(|end| certified(*end)).collect();
             accept(&old, &key, &keys, &state, vec![made(leaf)], hosts, NOW).is_ok()

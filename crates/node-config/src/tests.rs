@@ -51,6 +51,37 @@ fn the_section_recording_is_read() {
 }
 
 #[test]
+fn recordings_lie_in_the_state_directory_unless_the_file_names_another() {
+    for (text, directory) in [
+        ("", recording::DIRECTORY),
+        ("[recording]\nkeep_days = 9", recording::DIRECTORY),
+        ("[auth]\nx = 1", recording::DIRECTORY),
+        (
+            "[node]\nlisten = []\nstate_directory = \"/srv/one\"",
+            "/srv/one/recordings",
+        ),
+        (
+            "state_directory = \"/srv/one\"\n[recording]\nkeep_days = 9",
+            "/srv/one/recordings",
+        ),
+        (
+            "state_directory = \"/srv/one\"\n[recording]\ndirectory = \"/srv/two\"",
+            "/srv/two",
+        ),
+        (
+            "state_directory = \"/srv/one\"\n[recording]\ndirectory = \"/var/lib/fleetgate/recordings\"",
+            recording::DIRECTORY,
+        ),
+    ] {
+        assert_eq!(
+            parse(text).expect(text).recording.directory,
+            Path::new(directory),
+            "{text}"
+        );
+    }
+}
+
+#[test]
 fn an_error_names_its_line_and_what_was_expected() {
     for (text, place, part) in [
         (

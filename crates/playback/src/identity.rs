@@ -1,7 +1,10 @@
 //! Files with private keys, as `age-keygen` writes them: a key a line, between comments. Who reads a recording that is encrypted
 //! brings one. Nothing of a key is in any error.
 
+use crate::source::Item;
+use crate::store::{Entry, StoreError};
 use fleetgate_policy::bech32;
+use fleetgate_record::Fault;
 use fleetgate_record::age::Identity;
 pub use fleetgate_record::age::Keys;
 use std::fs::File;
@@ -34,7 +37,10 @@ pub fn read(path: &Path) -> Result<IdentityFile, String> {
                 false => Ok(mode),
             }
         })
-        .map_err(|e| format!("{}: {e}", path.display()))?;
+        .map_err(|e| {
+            let path = path.display();
+            format!("the keys in {path} cannot be read: {e}: give a file with private keys, as `age-keygen -o FILE` writes it")
+        })?;
     Ok(IdentityFile {
         identities: parse(&text).map_err(|why| format!("{}: {why}", path.display()))?,
         is_exposed: mode & 0o077 != 0,
@@ -44,6 +50,23 @@ pub fn read(path: &Path) -> Result<IdentityFile, String> {
 /// The keys of all these files.
 pub fn keys(files: impl IntoIterator<Item = IdentityFile>) -> Keys {
     Keys::new(files.into_iter().flat_map(|file| file.identities).collect())
+}
+
+/// Whether one of these keys opens what is encrypted of a recording. Without keys, or where nothing is encrypted, it is true: then
+/// there is nothing to say about a key. All blocks of one recording are encrypted for the same recipients, so the first one tells.
+pub fn opens(entry: &Entry, keys: &Keys) -> Result<bool, StoreError> {
+    if keys.is_empty() {
+        return Ok(true);
+    }
+    let mut source = entry.open_with(keys)?;
+    let failed = |e| StoreError::Io(entry.path.clone(), e);
+    while let Some(item) = source.next_item().map_err(failed)? {
+        // The first block is never encrypted.
+        if matches!(item, Item::Frame(_)) && source.blocks() > 1 {
+            return Ok(true);
+        }
+    }
+    Ok(source.fault().is_none_or(|fault| fault.fault != Fault::OtherKey))
 }
 
 fn parse(text: &str) -> Result<Vec<Identity>, String> {
@@ -70,7 +93,10 @@ fn parse(text: &str) -> Result<Vec<Identity>, String> {
                 "only keys of age itself open recordings (`age-keygen`): no SSH keys, and none of plugins"
                     .to_owned()
             }
-            None => "there is no key of age: it begins with AGE-SECRET-KEY-1".to_owned(),
+            None => {
+                "there is no key of age: it begins with AGE-SECRET-KEY-1, as `age-keygen -o FILE` writes it"
+                    .to_owned()
+            }
         };
         return Err(format!("line {}: {why}", number + 1));
     }

@@ -154,7 +154,9 @@ impl Viewer {
                 };
                 self.stage = Stage::Frames;
                 self.incomplete = match start.recorded {
-                    0 => Some("not recorded: what was shown before is missing".to_owned()),
+                    0 => Some(
+                        "what was shown before is missing: not recorded, or not yours to play".to_owned(),
+                    ),
                     _ => self.play(recording, start.at).err(),
                 };
                 Ok(Some(rest))
@@ -225,7 +227,7 @@ impl Viewer {
             }
         }
         if source.passed_over() > 0 {
-            return Err("what was shown before is encrypted, and --identity gives no key for it".to_owned());
+            return Err("what was shown before is encrypted: see --identity".to_owned());
         }
         source
             .fault()

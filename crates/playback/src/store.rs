@@ -116,6 +116,8 @@ pub struct Entry {
     pub path: PathBuf,
     /// A tail is beside it: it still runs, or a crash ended it and nobody mended it yet.
     pub runs: bool,
+    /// The machine that the cluster has it from; empty: it lies here.
+    pub maker: String,
     /// It lies elsewhere: `path` is a name for messages then.
     pub elsewhere: Option<Arc<dyn Elsewhere>>,
 }
@@ -164,6 +166,7 @@ pub fn of_day(directory: &Path, day: &str) -> Result<Vec<Entry>, StoreError> {
             day: day.to_owned(),
             id,
             runs,
+            maker: String::new(),
             elsewhere: None,
         })
     };

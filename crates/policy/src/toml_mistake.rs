@@ -3,6 +3,7 @@
 
 use crate::text;
 use std::fmt;
+use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, Error};
 
@@ -42,6 +43,39 @@ impl Mistake {
 impl fmt::Display for Mistake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "line {}: {}", self.line, self.why)
+    }
+}
+
+/// What is wrong with a value of the right type: where it stands, and why. Its section makes a [`Mistake`] of it.
+#[derive(Clone, Debug)]
+pub struct Fault {
+    at: Range<usize>,
+    why: String,
+}
+
+impl Fault {
+    /// About this value.
+    pub fn new<T>(value: &Spanned<T>, why: impl fmt::Display) -> Fault {
+        Fault::at(value.span(), why)
+    }
+
+    /// About what stands there.
+    pub fn at(at: Range<usize>, why: impl fmt::Display) -> Fault {
+        Fault {
+            at,
+            why: why.to_string(),
+        }
+    }
+
+    /// As a mistake in this section (`[auth.recordings]`) of a text.
+    #[must_use]
+    pub fn in_section(self, text: &str, section: &str) -> Mistake {
+        let (line, column) = position(text, self.at.start);
+        Mistake {
+            line,
+            column,
+            why: format!("{section}: {}", self.why),
+        }
     }
 }
 
@@ -156,7 +190,7 @@ impl Place {
         &mut self,
         text: &str,
         at: usize,
-        span: std::ops::Range<usize>,
+        span: Range<usize>,
         keys: &[String],
         is_key: bool,
         in_list: bool,

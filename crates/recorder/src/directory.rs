@@ -6,10 +6,12 @@
 pub mod begun;
 mod check;
 pub mod delivered;
+mod ends;
 mod keeping;
 mod usage;
 
 pub use check::check;
+pub use ends::ends;
 pub use keeping::{Bounds, KEPT_DAYS, Kept, MAX_RECORDINGS, Waiting, keep_within};
 pub use usage::{Usage, usage};
 

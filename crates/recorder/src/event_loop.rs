@@ -22,6 +22,11 @@ use std::time::Duration;
 const EVENTS: usize = 64;
 /// A block is closed, and so can be signed, when its first frame is so old, however little is in it.
 const CLOSE: Duration = Duration::from_secs(300);
+/// The same where nothing came for so long and at least so many bytes wait: what a burst showed is signed, and with the cluster,
+/// soon after it. A block costs 260 bytes with its signature, so a session has no more than one of these in so long a time.
+const QUIET: Duration = Duration::from_secs(10);
+const MUCH: usize = 16 << 10;
+const SELDOM: Duration = Duration::from_secs(30);
 /// So long at most a frame is in this process alone.
 const SAVE: Duration = Duration::from_secs(1);
 const CONTROL: u64 = 0;
@@ -55,8 +60,24 @@ struct Entry {
     unsaved: bool,
     /// Since when its block is open.
     open_since: Option<Duration>,
+    /// When its tail was last brought up to date.
+    saved: Duration,
+    /// When a block of its was last closed that was not full.
+    rested: Option<Duration>,
     /// Its pipe is not watched until the disk has caught up.
     held: bool,
+}
+
+impl Entry {
+    /// When its block is to be closed, if it is not full before.
+    fn close_due(&self) -> Option<Duration> {
+        let old = self.open_since? + CLOSE;
+        if self.recording.open_bytes() < MUCH {
+            return Some(old);
+        }
+        let seldom = self.rested.map_or(Duration::ZERO, |rested| rested + SELDOM);
+        Some(old.min(seldom.max(self.saved + QUIET)))
+    }
 }
 
 /// Serves until the monitor ends it.
@@ -220,6 +241,8 @@ impl Recorder {
                 recording,
                 unsaved: false,
                 open_since: None,
+                saved: Duration::ZERO,
+                rested: None,
                 held: false,
             },
         );
@@ -320,30 +343,33 @@ impl Recorder {
         for entry in self.recordings.values_mut().filter(|entry| entry.unsaved) {
             let is_open = entry.recording.save(&mut self.compressor, &self.disk);
             entry.unsaved = false;
+            entry.saved = now;
             entry.open_since = match is_open {
                 true => Some(entry.open_since.unwrap_or(now)),
                 false => None,
             };
-            if is_open {
-                self.close_due.get_or_insert(now + CLOSE);
-            }
         }
+        self.close_due = self.next_close();
     }
 
-    /// Closes the blocks that were open for long: what is in them is not signed before.
+    /// Closes the blocks that were open for long, and those of sessions that became quiet: what is in them is not signed before.
     fn close_if_due(&mut self) {
         let now = now();
         if self.close_due.is_none_or(|due| due > now) {
             return;
         }
         for entry in self.recordings.values_mut() {
-            if entry.open_since.is_some_and(|since| since + CLOSE <= now) {
+            if entry.close_due().is_some_and(|due| due <= now) {
                 entry.recording.close_block(&mut self.compressor, &self.disk);
                 entry.open_since = None;
+                entry.rested = Some(now);
             }
         }
-        let open = self.recordings.values().filter_map(|entry| entry.open_since);
-        self.close_due = open.min().map(|since| since + CLOSE);
+        self.close_due = self.next_close();
+    }
+
+    fn next_close(&self) -> Option<Duration> {
+        self.recordings.values().filter_map(Entry::close_due).min()
     }
 
     /// A recording cannot go on: its pipe is closed, which its front notices, and the monitor decides.

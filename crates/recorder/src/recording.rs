@@ -156,6 +156,11 @@ impl Recording {
         true
     }
 
+    /// How many bytes of frames are in no block yet.
+    pub(crate) fn open_bytes(&self) -> usize {
+        self.writer.open_frames().len()
+    }
+
     /// Closes the block as it is.
     pub(crate) fn close_block(&mut self, compressor: &mut Compressor, disk: &Disk) {
         if let Some(block) = self.writer.close(Some(compressor)) {

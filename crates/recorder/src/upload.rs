@@ -5,7 +5,7 @@
 use fleetgate_wire::common::SessionId;
 use fleetgate_wire::node::tunnel::{MAX_UPLOADS, UploadAnswer};
 use std::collections::{BTreeMap, VecDeque};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The most recordings that are known at once, beside those that run. There may be many more in the directory: they are
@@ -13,6 +13,9 @@ use std::time::Duration;
 pub const MAX_KNOWN: usize = 1024;
 /// How long one waits that was not kept: at first, and at most.
 const WAIT: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(600));
+
+/// The longest that all wait because none was kept: some may be kept never, and others are not to wait for them.
+const MAX_PAUSE: Duration = Duration::from_secs(30);
 
 /// All of one node.
 #[derive(Default)]
@@ -57,6 +60,20 @@ pub struct Offer {
     pub extent: Extent,
 }
 
+/// Whether a receipt proves that the cluster has all of the recording of this session in this file; else why not.
+pub type Check<'a> = &'a dyn Fn(&SessionId, &Path, &[u8]) -> Result<(), Doubt>;
+
+/// Why a recording does not count as kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Doubt {
+    /// There is no such file any more: it went by age or size meanwhile.
+    Gone,
+    /// The file cannot be read, which is this machine's fault.
+    Unreadable(String),
+    /// The receipt is not right.
+    Receipt(String),
+}
+
 /// What is to be remembered of a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -64,6 +81,8 @@ pub enum Outcome {
     Kept(SessionId, PathBuf),
     /// The cluster will never take it.
     Refused(SessionId, PathBuf, String),
+    /// A proxy says that the cluster has it, and nothing proves that: why. It is sent again later. Said once of each.
+    Unproven(SessionId, Doubt),
 }
 
 struct Upload {
@@ -74,6 +93,8 @@ struct Upload {
     tries: u32,
     /// More of it is there than the tunnel was told.
     has_more: bool,
+    /// It was said that no receipt proves that it is kept.
+    is_told: bool,
 }
 
 #[derive(PartialEq, Eq)]
@@ -117,6 +138,7 @@ impl Uploads {
             state: State::Waiting,
             tries: 0,
             has_more: false,
+            is_told: false,
         };
         self.all.insert(session, upload);
         self.queue(session);
@@ -189,23 +211,40 @@ impl Uploads {
         later.chain(waits.then_some(self.pause)).min()
     }
 
-    /// The tunnel says what came of one.
-    pub fn answered(&mut self, session: &SessionId, answer: UploadAnswer, now: Duration) -> Option<Outcome> {
+    /// The tunnel says what came of one. That all of it is kept, a proxy alone says: it counts only with a receipt that `check`
+    /// finds right. Without one the recording waits as if the cluster had not taken it, and is asked about again.
+    pub fn answered(
+        &mut self,
+        session: &SessionId,
+        answer: UploadAnswer,
+        now: Duration,
+        check: Check<'_>,
+    ) -> Option<Outcome> {
         let upload = self
             .all
             .get_mut(session)
             .filter(|of| of.state == State::Offered)?;
         self.offered = self.offered.saturating_sub(1);
         match answer {
-            UploadAnswer::Kept => {
-                self.waits = 0;
+            UploadAnswer::Kept { receipt } => {
+                let is_whole = upload.extent == Extent::Whole && !upload.has_more;
+                if is_whole && let Err(doubt) = check(session, &upload.path, &receipt) {
+                    if doubt == Doubt::Gone {
+                        self.all.remove(session);
+                        return None;
+                    }
+                    let is_new = !std::mem::replace(&mut upload.is_told, true);
+                    self.wait(session, now, Duration::ZERO);
+                    return is_new.then_some(Outcome::Unproven(*session, doubt));
+                }
+                (self.waits, self.pause) = (0, Duration::ZERO);
                 upload.tries = 0;
                 if upload.has_more {
                     self.queue(*session);
                     return None;
                 }
                 let upload = self.all.remove(session)?;
-                (upload.extent == Extent::Whole).then_some(Outcome::Kept(*session, upload.path))
+                is_whole.then_some(Outcome::Kept(*session, upload.path))
             }
             UploadAnswer::Refused { why } => {
                 self.waits = 0;
@@ -221,15 +260,23 @@ impl Uploads {
                 ))
             }
             UploadAnswer::Wait { seconds, .. } => {
-                let wait = upload.later(now, Duration::from_secs(seconds.into()));
-                self.waits += 1;
-                // Not one of them, and then none at all.
-                if self.waits >= MAX_UPLOADS {
-                    self.waits = 0;
-                    self.pause = now + wait;
-                }
+                self.wait(session, now, Duration::from_secs(seconds.into()));
                 None
             }
+        }
+    }
+
+    /// One was not kept, and waits for at least so long.
+    fn wait(&mut self, session: &SessionId, now: Duration, least: Duration) {
+        let Some(upload) = self.all.get_mut(session) else {
+            return;
+        };
+        let wait = upload.later(now, least);
+        self.waits += 1;
+        // Not one of them, and then none at all.
+        if self.waits >= MAX_UPLOADS {
+            self.waits = 0;
+            self.pause = now + wait.min(MAX_PAUSE);
         }
     }
 
@@ -285,6 +332,30 @@ mod tests {
             .collect()
     }
 
+    fn kept() -> UploadAnswer {
+        UploadAnswer::Kept {
+            receipt: b"right".to_vec(),
+        }
+    }
+
+    /// The answer to one, where a receipt is right that says so.
+    fn answered(
+        uploads: &mut Uploads,
+        number: usize,
+        answer: UploadAnswer,
+        now: Duration,
+    ) -> Option<Outcome> {
+        let check = |of: &SessionId, path: &Path, receipt: &[u8]| {
+            assert_eq!((of, path), (&session(number), Path::new(&number.to_string())));
+            match receipt {
+                b"right" => Ok(()),
+                b"gone" => Err(Doubt::Gone),
+                _ => Err(Doubt::Receipt("it is none".to_owned())),
+            }
+        };
+        uploads.answered(&session(number), answer, now, &check)
+    }
+
     fn wait(seconds: u32) -> UploadAnswer {
         UploadAnswer::Wait {
             seconds,
@@ -303,18 +374,14 @@ mod tests {
         uploads.begin(true);
         assert_eq!(offered(&mut uploads, NOW), [1, 11, 2, 12, 3, 13]);
         // The next tunnel gets all that the last one had not finished.
-        assert_eq!(uploads.answered(&session(11), UploadAnswer::Kept, NOW), None);
-        let kept = uploads.answered(&session(2), UploadAnswer::Kept, NOW);
-        assert_eq!(kept, Some(Outcome::Kept(session(2), "2".into())));
+        assert_eq!(answered(&mut uploads, 11, kept(), NOW), None);
+        let outcome = answered(&mut uploads, 2, kept(), NOW);
+        assert_eq!(outcome, Some(Outcome::Kept(session(2), "2".into())));
         uploads.begin(false);
         assert!(offered(&mut uploads, NOW).is_empty());
         uploads.begin(true);
         assert_eq!(offered(&mut uploads, NOW), [1, 12, 3, 13]);
-        assert_eq!(
-            uploads.answered(&session(2), UploadAnswer::Kept, NOW),
-            None,
-            "it is done"
-        );
+        assert_eq!(answered(&mut uploads, 2, kept(), NOW), None, "it is done");
     }
 
     #[test]
@@ -326,7 +393,7 @@ mod tests {
         signed(&mut uploads, 1, 200);
         signed(&mut uploads, 1, 300);
         assert!(offered(&mut uploads, NOW).is_empty(), "one at a time");
-        assert_eq!(uploads.answered(&session(1), UploadAnswer::Kept, NOW), None);
+        assert_eq!(answered(&mut uploads, 1, kept(), NOW), None);
         let next = uploads.next(NOW).expect("more");
         assert_eq!(
             next.extent,
@@ -336,9 +403,9 @@ mod tests {
             }
         );
         whole(&mut uploads, 1);
-        assert_eq!(uploads.answered(&session(1), UploadAnswer::Kept, NOW), None);
+        assert_eq!(answered(&mut uploads, 1, kept(), NOW), None);
         assert_eq!(uploads.next(NOW).expect("more").extent, Extent::Whole);
-        assert!(uploads.answered(&session(1), UploadAnswer::Kept, NOW).is_some());
+        assert!(answered(&mut uploads, 1, kept(), NOW).is_some());
         assert!(!uploads.knows(&session(1)));
     }
 
@@ -350,10 +417,10 @@ mod tests {
         let (mut now, mut waits) = (NOW, Vec::new());
         for _ in 0..12 {
             assert_eq!(offered(&mut uploads, now), [1]);
-            uploads.answered(&session(1), wait(5), now);
+            answered(&mut uploads, 1, wait(5), now);
             whole(&mut uploads, 2);
             assert_eq!(offered(&mut uploads, now), [2]);
-            assert!(uploads.answered(&session(2), UploadAnswer::Kept, now).is_some());
+            assert!(answered(&mut uploads, 2, kept(), now).is_some());
             let due = uploads.due().expect("later");
             waits.push((due - now).as_secs());
             now = due;
@@ -372,7 +439,7 @@ mod tests {
         let first = offered(&mut uploads, NOW);
         assert_eq!(first.len(), MAX_UPLOADS);
         for number in first {
-            uploads.answered(&session(number.into()), wait(30), NOW);
+            answered(&mut uploads, number.into(), wait(30), NOW);
         }
         assert!(offered(&mut uploads, NOW).is_empty());
         assert_eq!(uploads.due(), Some(NOW + Duration::from_secs(30)));
@@ -392,12 +459,88 @@ mod tests {
         for number in [1, 2] {
             let no = UploadAnswer::Refused { why: c"no".into() };
             let refused = Outcome::Refused(session(number), number.to_string().into(), "no".to_owned());
-            assert_eq!(uploads.answered(&session(number), no, NOW), Some(refused));
+            assert_eq!(answered(&mut uploads, number, no, NOW), Some(refused));
         }
         signed(&mut uploads, 1, 200);
         assert_eq!((offered(&mut uploads, NOW), uploads.due()), (vec![], None));
         whole(&mut uploads, 1);
         assert!(!uploads.knows(&session(1)));
+    }
+
+    #[test]
+    fn a_word_without_a_receipt_keeps_nothing_and_is_told_once() {
+        let mut uploads = Uploads::default();
+        uploads.begin(true);
+        whole(&mut uploads, 1);
+        let (mut now, mut waits, mut told) = (NOW, Vec::new(), 0);
+        for receipt in ["", "of another recording", "", "made up", "", "", "", "", "", ""] {
+            assert_eq!(offered(&mut uploads, now), [1], "it is asked about again");
+            let receipt = receipt.into();
+            match answered(&mut uploads, 1, UploadAnswer::Kept { receipt }, now) {
+                Some(Outcome::Unproven(of, why)) => {
+                    assert_eq!((of, why), (session(1), Doubt::Receipt("it is none".to_owned())));
+                    told += 1;
+                }
+                other => assert_eq!(other, None),
+            }
+            assert!(uploads.knows(&session(1)));
+            // It holds up no other.
+            whole(&mut uploads, 2);
+            assert_eq!(offered(&mut uploads, now), [2]);
+            assert!(answered(&mut uploads, 2, kept(), now).is_some());
+            let due = uploads.due().expect("later");
+            waits.push((due - now).as_secs());
+            now = due;
+        }
+        assert_eq!((waits[0], waits[1], waits[9], told), (2, 4, 600, 1));
+        // An honest proxy, or a key that this machine knows by now.
+        assert_eq!(offered(&mut uploads, now), [1]);
+        let outcome = answered(&mut uploads, 1, kept(), now);
+        assert_eq!(outcome, Some(Outcome::Kept(session(1), "1".into())));
+        // It went by age while it was sent: nobody's fault.
+        whole(&mut uploads, 3);
+        assert_eq!(offered(&mut uploads, now), [3]);
+        let receipt = "gone".into();
+        assert_eq!(
+            answered(&mut uploads, 3, UploadAnswer::Kept { receipt }, now),
+            None
+        );
+        assert!(!uploads.knows(&session(3)));
+    }
+
+    #[test]
+    fn a_proxy_that_says_so_of_all_makes_all_of_them_wait() {
+        let mut uploads = Uploads::default();
+        uploads.begin(true);
+        for number in 1..=100 {
+            whole(&mut uploads, number);
+        }
+        for number in offered(&mut uploads, NOW) {
+            let lie = UploadAnswer::Kept { receipt: Vec::new() };
+            assert!(answered(&mut uploads, number.into(), lie, NOW).is_some());
+        }
+        assert!(offered(&mut uploads, NOW).is_empty());
+        assert_eq!(
+            (uploads.due(), uploads.room()),
+            (Some(NOW + WAIT.0), MAX_KNOWN - 100)
+        );
+    }
+
+    #[test]
+    fn of_one_that_runs_no_receipt_is_wanted() {
+        let mut uploads = Uploads::default();
+        uploads.begin(true);
+        signed(&mut uploads, 1, 100);
+        assert_eq!(offered(&mut uploads, NOW), [1]);
+        // It ends meanwhile: this answer is about what was signed before.
+        whole(&mut uploads, 1);
+        let receipt = Vec::new();
+        assert_eq!(
+            answered(&mut uploads, 1, UploadAnswer::Kept { receipt }, NOW),
+            None
+        );
+        assert_eq!(offered(&mut uploads, NOW), [1]);
+        assert!(answered(&mut uploads, 1, kept(), NOW).is_some());
     }
 
     #[test]

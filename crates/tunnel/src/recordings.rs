@@ -5,6 +5,7 @@
 use crate::monitor_socket::MonitorSocket;
 use crate::request::{Recording, Request};
 use crate::text::c_string;
+use fleetgate_policy::cluster::MAX_RECEIPT;
 use fleetgate_proto::v1::{RecordingKept, RecordingPart};
 use fleetgate_sys::{Errno, file};
 use fleetgate_wire::node::tunnel::{FromTunnel, MAX_UPLOADS, UploadAnswer};
@@ -29,6 +30,8 @@ const ANSWER: Duration = Duration::from_secs(60);
 pub(crate) struct StreamContext {
     pub requests: mpsc::Sender<Request>,
     pub monitor: Arc<MonitorSocket>,
+    /// Who has opened it.
+    pub proxy: Arc<str>,
     /// True: no more.
     pub leave: watch::Receiver<bool>,
 }
@@ -123,7 +126,7 @@ async fn carry(
     let mut leave = context.leave.clone();
     loop {
         let due = sending.due();
-        let said = tokio::select! {
+        let mut said = tokio::select! {
             recording = given.recv() => match recording {
                 Some(recording) => {
                     sending.add(recording, Instant::now());
@@ -147,6 +150,9 @@ async fn carry(
             () = sleep_until(due.unwrap_or_else(Instant::now).into()), if due.is_some() => sending.expire(Instant::now()),
             _ = leave.wait_for(|leave| *leave) => return,
         };
+        if let Some(FromTunnel::Uploaded { proxy, .. }) = &mut said {
+            *proxy = c_string(&context.proxy);
+        }
         if let Some(word) = said
             && context.monitor.say(&word).await.is_err()
         {
@@ -224,7 +230,8 @@ impl Sending {
         } else if kept.wait > 0 {
             upload.wait(kept.wait, &kept.why)
         } else if kept.whole || !whole && kept.offset >= signed {
-            upload.answer(UploadAnswer::Kept)
+            let receipt = kept.receipt.get(..MAX_RECEIPT).unwrap_or(&kept.receipt).to_vec();
+            upload.answer(UploadAnswer::Kept { receipt })
         } else if kept.offset > length {
             upload.refused("the cluster has more of it than this machine")
         } else {
@@ -294,8 +301,11 @@ impl Upload {
     }
 
     fn answer(&self, answer: UploadAnswer) -> FromTunnel {
-        let session = self.recording.session;
-        FromTunnel::Uploaded { session, answer }
+        FromTunnel::Uploaded {
+            session: self.recording.session,
+            proxy: Default::default(),
+            answer,
+        }
     }
 
     fn refused(&self, why: &str) -> FromTunnel {
@@ -377,7 +387,12 @@ mod tests {
         assert_eq!(sent(&mut sending, now), Some((1, 2 * PART as u64 - 1, 6, true)));
         assert_eq!(sent(&mut sending, now), None);
         assert_eq!(sending.hear(&kept(2, 89), now), None, "the signature covers more");
-        assert_eq!(answer(sending.hear(&kept(2, 90), now)), Some(UploadAnswer::Kept));
+        let receipt = Vec::new();
+        assert_eq!(
+            answer(sending.hear(&kept(2, 90), now)),
+            Some(UploadAnswer::Kept { receipt }),
+            "it runs, and needs none"
+        );
         assert_eq!(
             sending.hear(&kept(1, 2 * PART as u64 + 5), now),
             None,
@@ -385,9 +400,15 @@ mod tests {
         );
         let all = RecordingKept {
             whole: true,
+            receipt: vec![5; 1000].into(),
             ..kept(1, 2 * PART as u64 + 5)
         };
-        assert_eq!(answer(sending.hear(&all, now)), Some(UploadAnswer::Kept));
+        let receipt = vec![5; MAX_RECEIPT];
+        assert_eq!(
+            answer(sending.hear(&all, now)),
+            Some(UploadAnswer::Kept { receipt }),
+            "no longer than any is"
+        );
         assert_eq!(
             sending.hear(&all, now),
             None,

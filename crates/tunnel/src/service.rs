@@ -231,6 +231,7 @@ impl Tunnel for ServiceContext {
         let context = StreamContext {
             requests: self.requests.clone(),
             monitor: self.monitor.clone(),
+            proxy: self.proxy.clone(),
             leave: self.leave.clone(),
         };
         Ok(Response::new(recordings::serve(request.into_inner(), context)))

@@ -154,10 +154,16 @@ fn from_tunnel() -> Vec<FromTunnel> {
         },
         FromTunnel::Uploaded {
             session: [7; 16],
+            proxy: c"edge".into(),
             answer: UploadAnswer::Wait {
                 seconds: 30,
                 why: c"the disk is full".into(),
             },
+        },
+        FromTunnel::Uploaded {
+            session: [7; 16],
+            proxy: c"edge".into(),
+            answer: UploadAnswer::Kept { receipt: vec![1; 83] },
         },
     ]
 }

@@ -2,6 +2,10 @@
 
 use fleetgate_tests::cluster::{Cluster, OWN_PORT};
 use fleetgate_tests::needs_root;
+use fleetgate_tests::peer::DIR;
+use fleetgate_tests::service::{command_line, descendants, go_on, stop};
+use fleetgate_tests::world::wait_until;
+use std::path::Path;
 
 /// A pair of keys of age, as `age-keygen` makes them.
 const PUBLIC: &str = "age1dc3xeggyp2p9556c0r8nplujq2tga0rguvtcp9hz97kwywghd4pqycqsp2";
@@ -142,6 +146,37 @@ END
 }
 
 #[test]
+fn an_auditor_names_no_node_for_a_session_that_is_recorded() {
+    needs_root!("a node that serves other accounts");
+    cluster("output").script(&format!(
+        r#"{TOOLS}
+        sits
+        # Auth has nothing of it yet, and tells bob nothing of sessions that are not recorded.
+        "$F" sessions watch "$id" --home home-bob > bob.1 2> bob.err && exit 1
+        has "$(cat bob.err)" 'give `--node NODE`. A session that is not recorded always needs it'
+        "$F" sessions ls --home home-bob > bob.1 2> bob.err && exit 1
+        has "$(cat bob.err)" 'sessions ls --running --cluster'
+        # Blocks that are full go to auth.
+        type_ 'head -c 200000 /dev/urandom | base64; echo all-$((1+1))-there'
+        until_ shows ada.out all-2-there
+        listed() {{ "$F" sessions ls --running --home home-bob --json | grep -q "$id"; }}
+        until_ listed
+        has "$("$F" sessions ls --running --home home-bob)" '  gate  '
+        "$F" sessions watch "${{id:0:8}}" --home home-bob > bob.1 2> bob.err &
+        viewer=$!
+        until_ told session_watched 1
+        type_ 'clear; echo the-$((2+1))-end; exit'
+        wait $ada || true
+        wait $viewer
+        has "$(cat bob.1)" the-3-end
+        ended() {{ ! listed; }}
+        until_ ended
+        "$F" sessions watch "$id" --home home-bob > bob.1 2> bob.err && exit 1 || is $? 1
+        has "$(cat bob.err)" "has ended: see it with \`fleetgate sessions play $id --cluster\`""#
+    ));
+}
+
+#[test]
 fn a_lock_and_the_end_of_a_session_end_those_who_see_it() {
     needs_root!("a node that serves other accounts");
     cluster("output").script(&format!(
@@ -249,5 +284,128 @@ fn what_was_shown_before_is_opened_with_a_key_where_it_is_encrypted() {
         has "$(cat bob.2)" after-6
         ! shows bob.2 before-4
         ! grep -rq before-4 recordings"#
+    ));
+}
+
+#[test]
+fn what_a_node_refuses_is_asked_for_once() {
+    needs_root!("a node that serves other accounts");
+    cluster("output").script(&format!(
+        r#"{TOOLS}
+        count() {{ "$F" audit --state cluster --json --event "$@" | wc -l; }}
+        id=0123456789abcdef
+        sees bob > bob.1 2> bob.err && exit 1 || is $? 255
+        has "$(cat bob.err)" 'no session with the id'
+        is "$(grep -c 'no session with the id' bob.err)" 1
+        # No recording can be made: a file is where the directory should be.
+        mv recordings recordings.away
+        : > recordings
+        "$F" ssh --home home ada@gate true 2> ada.err && exit 1 || is $? 255
+        has "$(cat ada.err)" 'has to be recorded, and cannot be'
+        is "$(grep -c 'has to be recorded, and cannot be' ada.err)" 1
+        rm recordings
+        mv recordings.away recordings
+        "$F" ssh --home home ada@gate 'echo last'
+        last() {{ "$F" audit --state cluster --json --event session_started | grep -q 'echo last'; }}
+        until_ last
+        is "$(count denied)" 1
+        is "$(count session_refused)" 1
+        is "$(count not_recorded)" 1
+        # It is found by whose session it was, although none began.
+        is "$(count not_recorded --user ada)" 1"#
+    ));
+}
+
+/// Runs the script; between its files `sitting` and `go-on` the node's processes of this name stand still, as `stopped` says.
+fn with_stopped(cluster: &Cluster, name: &str, script: &str) {
+    let place = |name: &str| format!("{DIR}/{name}");
+    let is_there = |name: &str| wait_until(name, || Path::new(&place(name)).exists());
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            is_there("sitting");
+            let up = cluster.running("node").expect("it runs");
+            let mut all = descendants(up);
+            all.retain(|pid| command_line(*pid).starts_with(name));
+            assert!(!all.is_empty(), "no {name}");
+            all.iter().copied().for_each(stop);
+            std::fs::write(place("stopped"), "").expect("written");
+            is_there("go-on");
+            all.into_iter().for_each(go_on);
+        });
+        cluster.script(&format!("{TOOLS}{script}"));
+    });
+}
+
+#[test]
+fn who_would_wait_for_a_recorder_that_stands_still_is_told_why_not() {
+    needs_root!("a node that serves other accounts");
+    with_stopped(
+        &cluster("output"),
+        "fleetgate-recorder",
+        r#"
+        sits
+        : > sitting
+        until_ [ -e stopped ]
+        timeout 60 "$F" sessions watch "$id" --home home-bob --node gate > bob.1 2> bob.err && exit 1 || is $? 255
+        : > go-on
+        has "$(cat bob.err)" "the session's recording is behind"
+        # He comes as soon as it is not.
+        sees bob > bob.2 2> bob.err &
+        viewer=$!
+        until_ told session_watched 1
+        type_ 'echo seen-$((4+5)); exit'
+        wait $ada
+        wait $viewer
+        has "$(cat bob.2)" seen-9"#,
+    );
+}
+
+#[test]
+fn who_watches_sees_what_a_session_shows_last() {
+    needs_root!("a node that serves other accounts");
+    // The fronts hear of the session's end together with what it showed last.
+    with_stopped(
+        &cluster("events"),
+        "fleetgate-front",
+        r#"
+        sits
+        sees bob > bob.1 2> bob.err &
+        viewer=$!
+        until_ told session_watched 1
+        type_ 'echo soon; until [ -e /run/test/stopped ]; do sleep 0.1; done; echo last-$((4+4)); exit'
+        until_ shows ada.out soon
+        : > sitting
+        until_ told session_ended 2
+        : > go-on
+        wait $ada $viewer
+        has "$(cat bob.1)" last-8"#,
+    );
+}
+
+#[test]
+fn one_user_leaves_places_of_viewers_to_others() {
+    needs_root!("a node that serves other accounts");
+    cluster("events").script(&format!(
+        r#"{TOOLS}
+        for n in 1 2 3 4 5; do
+            mkfifo keys.$n
+            "$F" ssh --home home -tt ada@gate sh < keys.$n > ada.$n 2>&1 &
+            exec {{keys}}> keys.$n
+        done
+        ids() {{
+            "$F" sessions ls --state cluster --json | python3 -c '
+import json, sys
+print(*(one["session"] for one in json.load(sys.stdin)["sessions"] if one.get("command") == "sh"), sep="\n")' > ids
+            is_ "$(wc -l < ids)" 5
+        }}
+        is_() {{ [ "$1" = "$2" ]; }}
+        until_ ids
+        for id in $(head -n 4 ids); do sees bob > bob.out 2>&1 & done
+        until_ told session_watched 4
+        id=$(tail -n 1 ids)
+        timeout 60 "$F" sessions watch "$id" --home home-bob --node gate > bob.out 2> bob.err && exit 1 || is $? 255
+        has "$(cat bob.err)" 'you see 4 sessions of this node already'
+        "$F" sessions join "$id" --home home-carol --node gate < /dev/null > carol.out &
+        until_ told session_joined 1"#
     ));
 }

@@ -18,6 +18,7 @@ mod plain_sshd_recordings;
 mod plain_sshd_refusals;
 mod probes;
 mod proxy_tls;
+mod recording_rounds;
 mod recordings;
 mod recordings_seen;
 mod restarts;

@@ -1,6 +1,6 @@
 //! Recordings that the cluster keeps, read from anywhere: by roles, by the unix socket, and by nobody else.
 
-use fleetgate_tests::cluster::{Cluster, OWN_PORT};
+use fleetgate_tests::cluster::{Cluster, OWN_PORT, PROXY, STATE};
 use fleetgate_tests::needs_root;
 
 const TOOLS: &str = r#"
@@ -91,6 +91,7 @@ print(*(one["session"] for one in json.load(sys.stdin)["recordings"] if one["com
         is "$(code sessions grep bea 'needle of ada')" 1
         has "$(sessions verify eve "$ada")" good
         has "$(sessions verify eve --all)" 'keys as auth knows them'
+        has "$(sessions verify eve --all --json)" '"keys": "as auth knows them"'
         ssh-keygen -q -t ed25519 -N '' -f another
         is "$(code sessions verify eve "$ada" --key another.pub)" 1
         has "$(sessions play eve --last)" 'the needle of bea'
@@ -132,5 +133,56 @@ print(*(one["session"] for one in json.load(sys.stdin)["recordings"] if one["com
         has "$("$F" role ls --state cluster)" 'play: of *, on place=cellar, as *'
         has "$("$F" role test --state cluster eve@gate || true)" 'by role auditor: play: of *, on place=cellar, as *'
         has "$("$F" role test --state cluster ada@gate)" 'recorded (output, kept for 30d), or it ends'"#
+    ));
+}
+
+#[test]
+fn doctor_says_why_the_store_takes_no_recordings() {
+    needs_root!("a node that serves other accounts");
+    let mut cluster = Cluster::new();
+    cluster.join_node();
+    cluster.script(
+        r#"printf '[node.recording]\ndirectory = "/run/test/recordings"\n' >> node/fleetgate.toml
+        role '"ada"' 'kinds = ["all"]
+recording = "output"'
+        umask 077
+        printf 'aws_access_key_id = a\naws_secret_access_key = b\n' > s3-keys
+        cat >> cluster/fleetgate.toml <<'END'
+[auth.recordings]
+max_size = "1G"
+store = "s3://recordings"
+endpoint = "http://127.0.0.1:18099"
+credentials = "/run/test/s3-keys"
+END"#,
+    );
+    cluster.down(STATE);
+    cluster.up(STATE, PROXY);
+    cluster.up("node", OWN_PORT);
+    cluster.script(&format!(
+        r#"{TOOLS}
+        trap 'kill $(jobs -p) 2> killed || true' EXIT
+        says() {{ "$F" doctor --config cluster/fleetgate.toml > doctor || true; grep -A 1 'auth recordings' doctor | grep -q -e "$1"; }}
+        # auth waits twice as long after each failure.
+        until_says() {{ for _ in $(seq 100); do if says "$1"; then return; fi; sleep 0.5; done; cat doctor >&2; return 1; }}
+        # The store is there, and refuses.
+        python3 - <<'END' &
+import http.server
+class Refuses(http.server.BaseHTTPRequestHandler):
+    def do_PUT(self):
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.send_error(403)
+    def log_message(self, *_):
+        pass
+http.server.HTTPServer(("127.0.0.1", 18099), Refuses).serve_forever()
+END
+        refuses=$!
+        again "$F" ssh --home home ada@gate true
+        until_says "-> the store refuses auth's keys: correct the file"
+        has "$(cat doctor)" ' wait for the object store, the oldest for '
+        has "$(cat doctor)" '403 Forbidden'
+        # It is away.
+        kill $refuses
+        until_says '-> see that the store runs, and that this machine reaches'
+        has "$(cat doctor)" 'Connection refused'"#
     ));
 }

@@ -1,11 +1,9 @@
 //! Recordings on their way from a node to auth: they arrive byte for byte, whatever is restarted or killed meanwhile, and wait
 //! on the node while there is nobody to take them.
 
-use fleetgate_sys::{process, signals};
 use fleetgate_tests::cluster::{Cluster, OWN_PORT, PROXY, STATE};
 use fleetgate_tests::needs_root;
 use fleetgate_tests::peer::DIR;
-use fleetgate_tests::service::{command_line, descendants};
 use fleetgate_tests::world::wait_until;
 use std::net::TcpStream;
 
@@ -38,21 +36,6 @@ recording = "output"'"#,
     cluster.up("node", OWN_PORT);
     cluster.script(r#"again "$F" ssh --home home ada@gate true"#);
     cluster
-}
-
-/// Kills a process below the `up` of this state directory.
-fn kill(cluster: &Cluster, state: &str, begins: &str) {
-    let up = cluster.running(state).expect("it runs");
-    let mut killed = None;
-    wait_until(begins, || {
-        let pid = descendants(up)
-            .into_iter()
-            .find(|pid| command_line(*pid).starts_with(begins));
-        let pidfd = pid.and_then(|pid| process::pidfd_open(pid).ok());
-        killed = pidfd.filter(|pidfd| process::signal(pidfd, signals::KILL).is_ok());
-        killed.is_some()
-    });
-    fleetgate_tests::world::wait_for(&killed.expect("killed"), "its end");
 }
 
 #[test]
@@ -114,7 +97,7 @@ fn what_is_killed_in_the_middle_costs_no_byte() {
             let part = running.trim().replace(".tail", ".rec");
             std::fs::metadata(format!("{DIR}/cluster/auth/{part}")).is_ok_and(|part| part.len() > 0)
         });
-        kill(&cluster, state, begins);
+        cluster.kill(state, begins);
         assert!(pours.wait().expect("ours").success(), "{begins}");
         cluster.script(&format!("{TOOLS} arrived {}", number + 2));
     }
@@ -146,4 +129,22 @@ fn what_nobody_takes_waits_on_the_node_and_arrives_later() {
         arrived 5
         [ "$(cat recordings/*/delivered | sort | uniq -d | wc -l)" = 0 ]"#
     ));
+}
+
+#[test]
+fn what_a_burst_showed_arrives_though_its_session_goes_on_in_silence() {
+    needs_root!("a node that serves other accounts");
+    cluster().script(
+        r#"
+        trap 'kill $(jobs -p) 2> killed || true' EXIT
+        "$F" ssh --home home -tt ada@gate 'seq 5000; sleep 600' > shown < /dev/null &
+        has_come() {
+            for file in cluster/auth/recordings/*/*.rec; do
+                "$F" sessions export "$(basename "$file" .rec)" --state cluster --text 2> said | grep -q '^5000' && return
+            done
+            return 1
+        }
+        for _ in $(seq 60); do has_come && break; sleep 0.5; done
+        has_come"#,
+    );
 }

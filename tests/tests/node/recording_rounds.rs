@@ -3,18 +3,17 @@
 //!
 //! `FLEETGATE_ROUNDS` says how many rounds there are, and `FLEETGATE_SEED` repeats those of a run that failed.
 
-use fleetgate_record::frame::{Frames, Kind};
-use fleetgate_record::reader::{Content, Reader};
-use fleetgate_record::tail;
+use fleetgate_record::frame::Kind;
 use fleetgate_tests::recording::{Recording, configuration, path, session};
+use fleetgate_tests::rounds::{Random, Saved, rounds};
 use fleetgate_tests::service::{Manager, Service, audit, descendants, kill, ssh};
 use fleetgate_tests::world::wait_until;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Stdio};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 /// How many rounds there are where nobody says it.
 const ROUNDS: u64 = 5;
@@ -41,23 +40,6 @@ enum Victim {
 }
 
 const VICTIMS: [Victim; 4] = [Victim::Front, Victim::Recorder, Victim::Monitor, Victim::Node];
-
-/// splitmix64.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % bound
-    }
-}
-
-fn number(variable: &str) -> Option<u64> {
-    std::env::var(variable).ok()?.parse().ok()
-}
 
 /// A client, and its session.
 struct Running {
@@ -95,73 +77,27 @@ impl Running {
     }
 }
 
-/// What of a recording is on the disk: nobody's death may take it away.
-#[derive(Debug, Default)]
-struct Saved {
-    /// The chain behind each block.
-    chains: Vec<Vec<u8>>,
-    /// So many blocks are signed.
-    signed: u64,
-    /// What the terminal showed, in blocks and tail.
-    shown: Vec<u8>,
-}
-
-impl Saved {
-    /// Reads what there is, while it is being written.
-    fn now(path: &Path) -> Saved {
-        let mut saved = Saved::default();
-        // The tail comes first: if its block is closed meanwhile, it is one of the block before.
-        let open = std::fs::read(path.with_extension("tail")).unwrap_or_default();
-        let mut reader = Reader::new(File::open(path).expect("a recording")).expect("a beginning");
-        // The last block may be on its way.
-        while let Ok(Some(block)) = reader.next_block() {
-            if let Content::Signature { statement, .. } = &block.content {
-                saved.signed = statement.blocks;
-            }
-            show(block.frames(), &mut saved.shown);
-            saved.chains.push(reader.chain().to_vec());
-        }
-        let open = tail::read(&open, reader.anchor());
-        show(Frames::new(&open.plain, open.first), &mut saved.shown);
-        saved
-    }
-
-    /// Whether a whole recording has all of it, and is as the audit log says.
-    fn is_kept(&self, session: &Value, round: &str) {
-        let path = path(session);
-        wait_until("the recording is finished", || {
-            !path.with_extension("tail").exists()
-        });
-        let recording = Recording::read(&path);
-        assert_eq!(
-            recording.signed + 1,
-            recording.blocks,
-            "{round}: the end is signed"
-        );
-        assert_eq!(recording.frames.last().map(|f| f.0), Some(Kind::End), "{round}");
-        assert!(recording.frames.is_sorted_by_key(|f| f.1), "{round}");
-        let after = Saved::now(&path);
-        assert!(after.chains.starts_with(&self.chains), "{round}: a block is gone");
-        assert!(after.signed >= self.signed, "{round}: a signature is gone");
-        assert!(
-            after.shown.starts_with(&self.shown),
-            "{round}: {} bytes were on the disk, and {} are there",
-            self.shown.len(),
-            after.shown.len()
-        );
-        let mut told = audit();
-        told.retain(|event| event["event"] == "recorded" && event["session"] == *session);
-        // One that died between the end and the audit log has told of none.
-        if let Some(told) = told.last() {
-            assert_eq!(told["blocks"], recording.blocks, "{round}");
-            assert_eq!(told["chain"], recording.chain, "{round}");
-        }
-    }
-}
-
-fn show(frames: Frames<'_>, out: &mut Vec<u8>) {
-    for frame in frames.map_while(Result::ok).filter(|f| f.kind == Kind::Output) {
-        out.extend_from_slice(frame.bytes);
+/// That a recording is whole, has what was on the disk before, and is as the audit log says.
+fn is_kept(saved: &Saved, session: &Value, round: &str) {
+    let path = path(session);
+    wait_until("the recording is finished", || {
+        !path.with_extension("tail").exists()
+    });
+    let recording = Recording::read(&path);
+    assert_eq!(
+        recording.signed + 1,
+        recording.blocks,
+        "{round}: the end is signed"
+    );
+    assert_eq!(recording.frames.last().map(|f| f.0), Some(Kind::End), "{round}");
+    assert!(recording.frames.is_sorted_by_key(|f| f.1), "{round}");
+    saved.is_in(&path, round);
+    let mut told = audit();
+    told.retain(|event| event["event"] == "recorded" && event["session"] == *session);
+    // One that died between the end and the audit log has told of none.
+    if let Some(told) = told.last() {
+        assert_eq!(told["blocks"], recording.blocks, "{round}");
+        assert_eq!(told["chain"], recording.chain, "{round}");
     }
 }
 
@@ -195,22 +131,19 @@ fn whoever_dies_and_whenever_nothing_that_was_recorded_is_lost() {
     let Some((_world, manager)) = Manager::in_world() else {
         return;
     };
-    let clock = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    let seed = number("FLEETGATE_SEED").unwrap_or_else(|| clock.expect("after 1970").as_secs());
-    let rounds = number("FLEETGATE_ROUNDS").unwrap_or(ROUNDS);
-    println!("{rounds} rounds: FLEETGATE_SEED={seed} repeats them");
-    let mut random = Random(seed);
+    let rounds = rounds(ROUNDS);
+    let (mut random, seed) = Random::of_run(rounds);
     let settings = configuration("sessions = \"output\"");
     let mut service = manager.start(&settings);
     let mut deaths: BTreeMap<Victim, u64> = BTreeMap::new();
     let (mut blocks, mut signed, mut bytes) = (0, 0, 0);
     for round in 0..rounds {
-        let victim = VICTIMS[random.below(VICTIMS.len() as u64) as usize];
+        let victim = random.of(&VICTIMS);
         let wait = random.below(LONGEST_MS);
         let named = format!("seed {seed}, round {round}: {victim:?} dies after {wait} ms");
         let sessions: Vec<Running> = (0..SESSIONS)
             .map(|n| {
-                let shows = SHOWS[random.below(SHOWS.len() as u64) as usize];
+                let shows = random.of(&SHOWS);
                 Running::new(&format!("r{round}s{n}"), shows)
             })
             .collect();
@@ -232,7 +165,7 @@ fn whoever_dies_and_whenever_nothing_that_was_recorded_is_lost() {
             service = manager.start(&settings);
         }
         for (id, saved) in ids.iter().zip(&saved) {
-            saved.is_kept(id, &named);
+            is_kept(saved, id, &named);
             blocks += saved.chains.len() as u64;
             signed += saved.signed;
             bytes += saved.shown.len() as u64;

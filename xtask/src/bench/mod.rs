@@ -291,6 +291,13 @@ impl Bench {
             .ok_or_else(|| format!("nothing was measured for {case:?}, {subject:?}"))
     }
 
+    /// A row with the ratio of two subjects' medians in one case. It promises nothing.
+    pub fn compare(&mut self, case: &str, subject: &str, of: &str) -> Result {
+        let ratio = self.median(case, subject)? / self.median(case, of)?;
+        self.record(&format!("{case}, of {of}"), subject, "", vec![ratio]);
+        Ok(())
+    }
+
     /// Settles a promise by the ratio of two subjects' medians in one case.
     pub fn promise_of(&mut self, name: &str, case: &str, ours: &str, theirs: &str) -> Result {
         let ratio = self.median(case, ours)? / self.median(case, theirs)?;
@@ -441,6 +448,9 @@ mod tests {
             .expect("runs");
         assert_eq!(*order.borrow(), "ABABABAB");
         assert_eq!(bench.rows[0].n, 3);
+        bench.compare("case", "B", "A").expect("both were measured");
+        assert_eq!(bench.median("case, of A", "B"), Ok(4.0));
+        assert!(bench.compare("case", "C", "A").is_err());
         assert!(bench.complete().is_err(), "a promise that nobody settled");
         bench
             .promise_of("ours, of theirs", "case", "A", "B")

@@ -3,11 +3,12 @@
 use super::Keeper;
 use crate::catalogue::{Row, Sums};
 use crate::directory;
-use crate::entry::{Entry, Place};
+use crate::entry::{Entry, Key, Place};
 use crate::error::Error;
 use fleetgate_sys::Fd;
 use fleetgate_sys::file::sync_data;
 use std::collections::{BTreeSet, HashMap};
+use std::path::PathBuf;
 use tokio::sync::oneshot;
 
 /// Who waits for something that is done or fails.
@@ -16,11 +17,11 @@ pub type Waiting = oneshot::Sender<Result<(), Error>>;
 /// A batch.
 #[derive(Default)]
 pub struct Batch {
-    changed: HashMap<[u8; 16], Row>,
+    changed: HashMap<Key, Row>,
     /// Files that were written.
-    pub files: HashMap<[u8; 16], Fd>,
-    /// Days in which a file was made.
-    pub days: BTreeSet<String>,
+    pub files: HashMap<Key, Fd>,
+    /// Directories of days in which a file was made.
+    pub days: BTreeSet<PathBuf>,
     /// Those whose bytes are in the object store by now: their files go.
     pub moved: Vec<Entry>,
     /// Who waits for a removal, and how far it came.
@@ -34,38 +35,41 @@ impl Batch {
     }
 
     /// A row as this batch leaves it.
-    pub fn row(&self, session: &[u8; 16]) -> Option<&Row> {
-        self.changed.get(session)
+    pub fn row(&self, key: &Key) -> Option<&Row> {
+        self.changed.get(key)
+    }
+
+    /// Whether a row of this session changes, of any machine's recording.
+    pub fn has_session(&self, session: &[u8; 16]) -> bool {
+        self.changed.keys().any(|key| key.session == *session)
     }
 
     /// The row becomes this.
     pub fn change(&mut self, row: Row) {
-        self.changed.insert(row.entry.session, row);
+        self.changed.insert(row.entry.key(), row);
     }
 }
 
 impl Keeper {
     /// Makes all of it lasting. What could not be is named, with the reason; nothing of that counts as kept.
-    pub(super) fn commit(&mut self, batch: &mut Batch) -> HashMap<[u8; 16], String> {
+    pub(super) fn commit(&mut self, batch: &mut Batch) -> HashMap<Key, String> {
         let mut failed = HashMap::new();
-        for (session, file) in std::mem::take(&mut batch.files) {
+        for (key, file) in std::mem::take(&mut batch.files) {
             if let Err(e) = sync_data(&file) {
-                failed.insert(session, format!("auth's disk: {e}"));
+                failed.insert(key, format!("auth's disk: {e}"));
             }
         }
         for day in &batch.days {
-            if let Err(e) = directory::sync(&self.settings.directory.join(day)) {
-                let of_day = batch.changed.values().filter(|row| row.entry.day == *day);
-                failed.extend(of_day.map(|row| (row.entry.session, e.to_string())));
+            if let Err(e) = directory::sync(day) {
+                let lies_there = |row: &&Row| directory::day(&self.settings.directory, &row.entry) == *day;
+                let of_day = batch.changed.values().filter(lies_there);
+                failed.extend(of_day.map(|row| (row.entry.key(), e.to_string())));
             }
         }
-        batch.changed.retain(|session, _| !failed.contains_key(session));
+        batch.changed.retain(|key, _| !failed.contains_key(key));
         if !batch.changed.is_empty() {
-            let before: Result<Vec<Option<Row>>, Error> = batch
-                .changed
-                .keys()
-                .map(|session| self.catalogue.row(session))
-                .collect();
+            let before: Result<Vec<Option<Row>>, Error> =
+                batch.changed.keys().map(|key| self.catalogue.row(key)).collect();
             let written = before.and_then(|before| {
                 self.catalogue.write(batch.changed.values())?;
                 Ok(before)
@@ -81,13 +85,13 @@ impl Keeper {
                 }
                 Err(e) => {
                     tracing::error!("{e}");
-                    failed.extend(batch.changed.keys().map(|session| (*session, e.to_string())));
+                    failed.extend(batch.changed.keys().map(|key| (key.clone(), e.to_string())));
                 }
             }
         }
         // What these streams have in memory goes on behind what is not kept: they begin again at what is.
-        for session in failed.keys() {
-            self.streams.values_mut().for_each(|stream| stream.close(session));
+        for key in failed.keys() {
+            self.streams.values_mut().for_each(|stream| stream.close(key));
         }
         failed
     }

@@ -6,6 +6,7 @@ use super::{Keeper, Step};
 use crate::catalogue::Row;
 use crate::checker::{Checker, Point, Proof};
 use crate::counts::add;
+use crate::entry::Key;
 use crate::error::Error;
 use crate::intake::{Answer, MAX_OPEN, Maker, Part};
 use crate::unproven::Unproven;
@@ -37,7 +38,7 @@ const MAX_BEHIND: u64 = 8 << 20;
 /// Recordings that come in by one way.
 #[derive(Default)]
 pub struct Stream {
-    uploads: HashMap<[u8; 16], Upload>,
+    uploads: HashMap<Key, Upload>,
     unproven: u64,
     /// So many of these are in memory.
     in_memory: u64,
@@ -62,23 +63,23 @@ impl Stream {
     }
 
     /// Forgets what is not proven of a recording.
-    pub fn close(&mut self, session: &[u8; 16]) {
-        drop(self.take(session));
+    pub fn close(&mut self, key: &Key) {
+        drop(self.take(key));
     }
 
-    fn take(&mut self, session: &[u8; 16]) -> Option<Upload> {
-        let upload = self.uploads.remove(session)?;
+    fn take(&mut self, key: &Key) -> Option<Upload> {
+        let upload = self.uploads.remove(key)?;
         self.unproven -= upload.unproven.len();
         self.in_memory -= upload.unproven.in_memory();
         self.files -= usize::from(upload.unproven.has_file());
         Some(upload)
     }
 
-    fn put(&mut self, session: [u8; 16], upload: Upload) {
+    fn put(&mut self, key: Key, upload: Upload) {
         self.unproven += upload.unproven.len();
         self.in_memory += upload.unproven.in_memory();
         self.files += usize::from(upload.unproven.has_file());
-        self.uploads.insert(session, upload);
+        self.uploads.insert(key, upload);
     }
 
     /// Makes room for one more: one that rests can go on later where its file ends. False: all of them are in the middle.
@@ -87,10 +88,10 @@ impl Stream {
             return true;
         }
         let resting = self.uploads.iter().find(|(_, upload)| upload.rests());
-        let Some(session) = resting.map(|(session, _)| *session) else {
+        let Some(key) = resting.map(|(key, _)| key.clone()) else {
             return false;
         };
-        self.close(&session);
+        self.close(&key);
         true
     }
 }
@@ -118,31 +119,31 @@ impl Keeper {
     pub(super) fn part(&mut self, batch: &mut Batch, stream: u64, maker: &Maker, part: &Part) -> Step {
         let taken = self.take_in(batch, stream, maker, part);
         taken.unwrap_or_else(|e| {
-            self.close(stream, &part.session);
+            self.close(stream, &Key::of(&part.session, &maker.name));
             Step::Now(Answer::Wait(DISK, format!("auth's disk: {e}")))
         })
     }
 
-    fn close(&mut self, stream: u64, session: &[u8; 16]) {
+    fn close(&mut self, stream: u64, key: &Key) {
         if let Some(stream) = self.streams.get_mut(&stream) {
-            stream.close(session);
+            stream.close(key);
         }
     }
 
     fn take_in(&mut self, batch: &mut Batch, stream: u64, maker: &Maker, part: &Part) -> Result<Step, Error> {
-        let session = part.session;
-        let row = self.row(batch, &session)?;
-        if let Some(answer) = row.as_ref().and_then(|row| decided(row, maker)) {
-            self.close(stream, &session);
+        let key = Key::of(&part.session, &maker.name);
+        let row = self.row(batch, &key)?;
+        if let Some(answer) = row.as_ref().and_then(decided) {
+            self.close(stream, &key);
             return Ok(Step::Now(answer));
         }
         if part.bytes.is_empty() {
-            self.close(stream, &session);
+            self.close(stream, &key);
             return Ok(Step::WhenKept);
         }
         if let Some((seconds, why)) = &self.full {
             let answer = Answer::Wait(*seconds, why.clone());
-            self.close(stream, &session);
+            self.close(stream, &key);
             return Ok(Step::Now(answer));
         }
         if self.crowders.contains(&maker.name) {
@@ -150,13 +151,13 @@ impl Keeper {
                 "little is left of `max_size`, and {} has a quarter of it",
                 maker.name
             );
-            self.close(stream, &session);
+            self.close(stream, &key);
             return Ok(Step::Now(Answer::Wait(FULL, why)));
         }
-        let known = self.streams.entry(stream).or_default().take(&session);
+        let known = self.streams.entry(stream).or_default().take(&key);
         let upload = match known {
             Some(upload) if upload.checker.next() == part.offset => Some(upload),
-            _ => self.resume(row.as_ref(), &session, part.offset, maker)?,
+            _ => self.resume(row.as_ref(), &part.session, part.offset, maker)?,
         };
         let Some(mut upload) = upload else {
             return Ok(Step::WhenKept);
@@ -189,7 +190,7 @@ impl Keeper {
             )));
         }
         if !is_whole {
-            self.streams.entry(stream).or_default().put(session, upload);
+            self.streams.entry(stream).or_default().put(key, upload);
         }
         Ok(Step::WhenKept)
     }
@@ -290,6 +291,10 @@ impl Keeper {
             // A proof of a recording's first blocks has the first of them.
             (None, None) => return Ok(false),
         };
+        if is_new {
+            let session = &row.entry.session;
+            row.entry.aside = batch.has_session(session) || self.catalogue.has_session(session)?;
+        }
         self.write(batch, &row, is_new, upload, &proof)?;
         add(
             &self.counts.taken_in,
@@ -309,21 +314,21 @@ impl Keeper {
         upload: &mut Upload,
         proof: &Proof,
     ) -> Result<(), Error> {
-        let (session, root) = (row.entry.session, &self.settings.directory);
-        let file: &Fd = match batch.files.entry(session) {
+        let root = &self.settings.directory;
+        let file: &Fd = match batch.files.entry(row.entry.key()) {
             std::collections::hash_map::Entry::Occupied(file) => file.into_mut(),
             std::collections::hash_map::Entry::Vacant(place) if is_new => {
-                batch.days.insert(row.entry.day.clone());
+                batch.days.insert(directory::day(root, &row.entry));
                 place.insert(directory::make(root, &row.entry)?)
             }
             std::collections::hash_map::Entry::Vacant(place) => {
                 place.insert(directory::open(root, &row.entry)?)
             }
         };
-        let failed = |e: Errno| Error::Io(directory::path(root, &row.entry.day, &session), e.to_string());
+        let failed = |e: Errno| Error::Io(directory::path(root, &row.entry), e.to_string());
         if tree::stat_open(file.raw()).map_err(failed)?.size < row.covered.offset {
             return Err(Error::Io(
-                directory::path(root, &row.entry.day, &session),
+                directory::path(root, &row.entry),
                 "the file is shorter than what was written: somebody has cut it".to_owned(),
             ));
         }
@@ -342,15 +347,9 @@ impl Keeper {
 }
 
 /// What is answered without looking at the part.
-fn decided(row: &Row, maker: &Maker) -> Option<Answer> {
-    let entry = &row.entry;
-    if entry.source != maker.name {
-        return Some(Answer::Refused(
-            "another machine brought a recording with this id before".to_owned(),
-        ));
-    }
-    match (row.removed > 0, entry.whole) {
-        (_, true) => Some(Answer::Whole(entry.bytes)),
+fn decided(row: &Row) -> Option<Answer> {
+    match (row.removed > 0, row.entry.whole) {
+        (_, true) => Some(Answer::Whole(row.whole())),
         (true, false) => Some(Answer::Refused("it was removed from the cluster".to_owned())),
         (false, false) => None,
     }

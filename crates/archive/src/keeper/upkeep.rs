@@ -2,7 +2,7 @@
 
 use super::Keeper;
 use super::batch::Batch;
-use crate::entry::Place;
+use crate::entry::{Key, Place};
 use crate::error::Error;
 use crate::{directory, row};
 use fleetgate_sys::file::room;
@@ -36,8 +36,15 @@ impl Keeper {
             );
         }
         let mut batch = Batch::default();
-        for (day, session, path) in files {
-            match self.catalogue.row(&session) {
+        for found in files {
+            let source = directory::source(&self.settings.directory, &found);
+            // Whose it is cannot be read, and somebody's of this session is known: it is that one's file, or nobody's.
+            if source.is_empty() && self.catalogue.has_session(&found.session).unwrap_or(true) {
+                tracing::warn!("{}: whose recording it is cannot be read", found.path.display());
+                continue;
+            }
+            let key = Key::of(&found.session, &source);
+            match self.catalogue.row(&key) {
                 Ok(None) => {}
                 Ok(Some(known)) => {
                     // A kill came between the catalogue's word and the file's end.
@@ -51,9 +58,12 @@ impl Keeper {
                 }
                 Err(e) => return tracing::error!("{e}"),
             }
-            match row::scan(&path, &day, session) {
+            match row::scan(&found) {
                 Ok(Some(row)) => batch.change(row),
-                Ok(None) => tracing::warn!("{}: nothing of it is proven: it does not count", path.display()),
+                Ok(None) => tracing::warn!(
+                    "{}: nothing of it is proven: it does not count",
+                    found.path.display()
+                ),
                 Err(e) => tracing::error!("{e}"),
             }
             if batch.len() >= MOST {

@@ -1,7 +1,7 @@
 //! The directory and its catalogue: kills, damage, finding, and what goes.
 
 use super::{DAY, Machine, NOON, Place, part, run, send, take};
-use crate::{Answer, Error, Mark, PAGE, Query, Retention};
+use crate::{Answer, Error, Key, Mark, PAGE, Query, Retention};
 use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::Ordering;
 
@@ -37,7 +37,7 @@ fn what_was_acknowledged_is_there_whenever_the_process_dies() {
                     rounds += 1;
                 }
                 (Answer::Whole(told), Answer::Whole(kept)) => {
-                    assert_eq!((told, kept), (bytes.len() as u64, told));
+                    assert_eq!((told.bytes, kept), (bytes.len() as u64, told));
                     break;
                 }
                 other => panic!("{other:?}"),
@@ -89,7 +89,7 @@ fn a_catalogue_that_is_missing_or_damaged_is_made_anew() {
         running.end();
         let intake = place.archive.intake();
         let answer = send(&intake, &machine.maker(), 3, (&running.bytes, sent), 1000).await;
-        assert_eq!(answer, Answer::Whole(running.length()));
+        assert_eq!(answer.whole(), Some(running.length()));
         assert_eq!(place.read(1).await.unwrap(), first);
     });
 }
@@ -198,19 +198,23 @@ fn what_is_removed_is_gone_and_does_not_come_back() {
         let entry = place.archive.find("01").await.unwrap();
         let mut reader = place.archive.read(&entry, 5).await.unwrap();
         for session in [1, 2] {
-            place.archive.delete(&[session; 16]).await.unwrap();
+            place
+                .archive
+                .delete(&Key::of(&[session; 16], &maker.name))
+                .await
+                .unwrap();
             assert!(!place.file(session).exists());
         }
         assert!(place.all().await.is_empty());
         assert!(matches!(
-            place.archive.delete(&[1; 16]).await,
+            place.archive.delete(&Key::of(&[1; 16], &maker.name)).await,
             Err(Error::Missing(_))
         ));
         let piece = reader.next().await.unwrap().unwrap();
         assert_eq!(piece, bytes[5..], "who reads it reads to its end");
         assert_eq!(
-            send(&intake, &maker, 1, (&bytes, 0), 100_000).await,
-            Answer::Whole(bytes.len() as u64)
+            send(&intake, &maker, 1, (&bytes, 0), 100_000).await.whole(),
+            Some(bytes.len() as u64)
         );
         running.end();
         let refused = send(&intake, &maker, 2, (&running.bytes, 0), 100_000).await;
@@ -241,7 +245,7 @@ fn recordings_go_by_age_and_by_size_and_not_before() {
             let due = place.archive.due().await.unwrap();
             let sessions = due
                 .iter()
-                .flat_map(|removal| removal.sessions.iter().map(|s| s[0]));
+                .flat_map(|removal| removal.recordings.iter().map(|key| key.session[0]));
             let mut sessions: Vec<u8> = sessions.collect();
             sessions.sort_unstable();
             (due, sessions)
@@ -284,7 +288,7 @@ fn recordings_go_by_age_and_by_size_and_not_before() {
         place.now.store(NOON + 8 * DAY, Ordering::Relaxed);
         let due = place.archive.due().await.unwrap();
         assert_eq!((due.len(), due[0].reason), (1, "size"));
-        let sessions: Vec<u8> = due[0].sessions.iter().map(|session| session[0]).collect();
+        let sessions: Vec<u8> = due[0].recordings.iter().map(|key| key.session[0]).collect();
         assert_eq!(sessions, [1, 3], "the second one's role keeps it");
         place.archive.remove(due[0].clone()).await.unwrap();
         place.archive.turn().await.unwrap();
@@ -346,5 +350,32 @@ fn nobody_else_can_read_or_write_what_is_kept() {
         std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o777)).unwrap();
         let refused = crate::prepare(&open).unwrap_err().to_string();
         assert!(refused.contains("chmod go-w"), "{refused}");
+    });
+}
+
+#[test]
+fn a_catalogue_of_before_is_gone_on_with() {
+    run(async {
+        let mut place = Place::new();
+        let machine = Machine::new("web1");
+        let bytes = machine.recording(1, 1);
+        send(&place.archive.intake(), &machine.maker(), 1, (&bytes, 0), 100_000).await;
+        place.archive.turn().await.unwrap();
+        let before = place.all().await;
+        let directory = std::mem::take(&mut place.directory);
+        drop(place);
+        // As it was: a session was the key, and one column was not there.
+        let db = rusqlite::Connection::open(directory.join("recordings.db")).unwrap();
+        db.execute_batch(
+            "CREATE TABLE old AS SELECT * FROM recordings; ALTER TABLE old DROP COLUMN aside; DROP TABLE recordings; \
+             ALTER TABLE old RENAME TO recordings; CREATE INDEX by_start ON recordings (started, session); \
+             CREATE INDEX by_arrival ON recordings (arrived); CREATE INDEX to_move ON recordings (arrived); \
+             CREATE INDEX by_removal ON recordings (place); PRAGMA user_version = 1;",
+        )
+        .unwrap();
+        drop(db);
+        let place = Place::on(directory, Retention::default());
+        assert_eq!(place.all().await, before);
+        assert_eq!(place.read(1).await.unwrap(), bytes);
     });
 }

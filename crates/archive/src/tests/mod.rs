@@ -5,14 +5,14 @@ mod keeping;
 mod objects;
 mod taking_in;
 
+use crate::testing::signature_of;
 use crate::{Answer, Archive, Error, Intake, Kept, Maker, Part, Query, Retention, Settings};
 use bytes::Bytes;
 use fleetgate_record::frame::{Frame, Kind};
-use fleetgate_record::signature::{self, NAMESPACE, Statement};
+use fleetgate_record::signature::{self, Statement};
 use fleetgate_record::writer::{Position, Writer};
 use fleetgate_record::{block, compress::Compressor};
 use fleetgate_ssh::key::{HostKey, KeyType};
-use fleetgate_ssh::sshsig;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -20,6 +20,16 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 /// The time at which tests begin.
 pub const NOON: u64 = 1_796_040_000;
 pub const DAY: u64 = 86_400;
+
+impl Answer {
+    /// Of one that is whole: how many bytes it has.
+    pub fn whole(&self) -> Option<u64> {
+        match self {
+            Answer::Whole(whole) => Some(whole.bytes),
+            _ => None,
+        }
+    }
+}
 
 /// A machine that makes recordings.
 pub struct Machine {
@@ -52,9 +62,7 @@ impl Machine {
     }
 
     pub fn sign(&self, text: &str) -> Vec<u8> {
-        let message = sshsig::message(NAMESPACE, text.as_bytes());
-        let signature = self.key.sign("ssh-ed25519", &message).unwrap();
-        sshsig::encode(self.key.public().blob(), NAMESPACE, &signature)
+        signature_of(text, &self.key)
     }
 
     /// A recording that has begun.
@@ -211,7 +219,8 @@ impl Place {
     }
 
     pub fn file(&self, session: u8) -> PathBuf {
-        crate::directory::path(&self.directory, "2026-11-30", &[session; 16])
+        let name = crate::entry::name(&[session; 16]);
+        self.directory.join("2026-11-30").join(name).with_extension("rec")
     }
 
     pub async fn all(&self) -> Vec<crate::Entry> {
@@ -221,7 +230,11 @@ impl Place {
     /// What is read of a recording.
     pub async fn read(&self, session: u8) -> Result<Vec<u8>, Error> {
         let entry = self.archive.find(&crate::entry::name(&[session; 16])).await?;
-        let mut reader = self.archive.read(&entry, 0).await?;
+        self.bytes(&entry).await
+    }
+
+    pub async fn bytes(&self, entry: &crate::Entry) -> Result<Vec<u8>, Error> {
+        let mut reader = self.archive.read(entry, 0).await?;
         let mut bytes = Vec::new();
         while let Some(piece) = reader.next().await? {
             bytes.extend_from_slice(&piece);

@@ -2,7 +2,7 @@
 
 use super::{Machine, Place, part, run, send, take};
 use crate::settings::{Form, read};
-use crate::{Answer, Archive, Retention, Settings};
+use crate::{Archive, Key, Retention, Settings};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::OpenOptionsExt;
@@ -189,8 +189,8 @@ fn whole_recordings_go_to_the_store_whatever_happens_to_it() {
             large[3_000_000..3_000_000 + (256 << 10)]
         );
         assert_eq!(
-            take(&intake, &maker, part(2, 0, b"")).await,
-            Answer::Whole(large.len() as u64)
+            take(&intake, &maker, part(2, 0, b"")).await.whole(),
+            Some(large.len() as u64)
         );
 
         // The store is away, fails, and breaks off in the middle; recordings are taken in all the while.
@@ -205,15 +205,18 @@ fn whole_recordings_go_to_the_store_whatever_happens_to_it() {
                 tape.bytes.clone()
             });
             let kept = send(&intake, &maker, session, (&first, 0), 250_000).await;
-            assert_eq!(kept, Answer::Whole(first.len() as u64));
+            assert_eq!(kept.whole(), Some(first.len() as u64));
             send(&intake, &maker, session + 1, (&second, 0), 250_000).await;
             until("it fails", || archive.counts().store_failures() > failures).await;
             let counts = archive.counts();
             assert!(counts.spooled() >= 1 && counts.spooled_bytes() > 0 && counts.spooled_since() > 0);
+            let why = crate::store_trouble(&place.directory).expect("doctor can say why");
+            assert!(why.contains("the object store of recordings: "), "{why}");
             assert!(place.read(session).await.unwrap() == first || fault != CUT);
             mode.store(PASS, Ordering::Relaxed);
             until("all are there again", || archive.counts().spooled() == 0).await;
             assert_eq!(archive.counts().spooled_since(), 0);
+            assert_eq!(crate::store_trouble(&place.directory), None);
             assert!(place.read(session).await.unwrap() == first);
             assert!(place.read(session + 1).await.unwrap() == second);
             session += 2;
@@ -231,7 +234,7 @@ fn whole_recordings_go_to_the_store_whatever_happens_to_it() {
         assert_eq!([20, 21].map(object), [false, true]);
 
         // What is removed goes from there too, and what was there is found by the next process.
-        archive.delete(&[1; 16]).await.unwrap();
+        archive.delete(&Key::of(&[1; 16], &maker.name)).await.unwrap();
         until("it is gone", || !object(1)).await;
         moving.abort();
         let _ = moving.await;

@@ -1,7 +1,7 @@
 //! Parts of streams: resume, many at once, and what one machine or proxy can do to another's recording.
 
 use super::{Machine, Place, part, run, send, take};
-use crate::{Answer, MAX_OPEN, Part};
+use crate::{Answer, Key, MAX_OPEN, Mark, Part, Query, Retention};
 use std::sync::Arc;
 
 #[test]
@@ -13,8 +13,8 @@ fn a_recording_arrives_byte_for_byte_and_is_told_of() {
         assert_eq!(take(&intake, &maker, part(1, 0, b"")).await, Answer::Offset(0));
         let length = bytes.len() as u64;
         assert_eq!(
-            send(&intake, &maker, 1, (&bytes, 0), 1000).await,
-            Answer::Whole(length)
+            send(&intake, &maker, 1, (&bytes, 0), 1000).await.whole(),
+            Some(length)
         );
         assert_eq!(place.read(1).await.unwrap(), bytes);
         assert_eq!(std::fs::read(place.file(1)).unwrap(), bytes);
@@ -26,10 +26,7 @@ fn a_recording_arrives_byte_for_byte_and_is_told_of() {
             "a node speaks for itself, whatever it calls itself"
         );
         assert_eq!(entry.end, r#"{"status":0}"#);
-        assert_eq!(
-            take(&intake, &maker, part(1, 0, b"")).await,
-            Answer::Whole(length)
-        );
+        assert_eq!(take(&intake, &maker, part(1, 0, b"")).await.whole(), Some(length));
         let counts = place.archive.counts();
         assert_eq!(
             (counts.recordings(), counts.bytes(), counts.unfinished()),
@@ -91,7 +88,7 @@ fn what_is_not_signed_is_neither_kept_nor_acknowledged() {
         let late = take(&intake, &maker, part(1, 17, b"x")).await;
         assert!(matches!(late, Answer::Offset(at) if at > covered));
         let answer = send(&intake, &maker, 1, (&tape.bytes, sent), 700).await;
-        assert_eq!(answer, Answer::Whole(tape.length()));
+        assert_eq!(answer.whole(), Some(tape.length()));
         assert_eq!(place.read(1).await.unwrap(), tape.bytes);
     });
 }
@@ -132,13 +129,9 @@ fn junk_neither_replaces_nor_blocks_a_recording() {
         assert!(real.bytes.len() < forged.bytes.len());
         let from = usize::try_from(covered).unwrap();
         let answer = send(&honest, &maker, 2, (&real.bytes, from), 4000).await;
-        assert_eq!(answer, Answer::Whole(real.length()));
+        assert_eq!(answer.whole(), Some(real.length()));
         assert_eq!(place.read(2).await.unwrap(), real.bytes);
         assert_eq!(std::fs::read(place.file(2)).unwrap(), real.bytes);
-        // The id is its first maker's.
-        let refused = send(&honest, &other.maker(), 1, (&other.recording(1, 1), 0), 100_000).await;
-        assert!(matches!(&refused, Answer::Refused(why) if why.contains("another machine")));
-        assert_eq!(place.read(1).await.unwrap(), bytes);
         // An end that nobody signed.
         let mut cut = machine.tape(3);
         cut.text(10);
@@ -251,7 +244,7 @@ fn more_than_may_come_in_at_once_take_the_places_of_those_that_rest() {
         let sent = rests.bytes.len();
         rests.end();
         let answer = send(&other, &maker, 1, (&rests.bytes, sent), 1000).await;
-        assert_eq!(answer, Answer::Whole(rests.length()));
+        assert_eq!(answer.whole(), Some(rests.length()));
     });
 }
 
@@ -271,8 +264,109 @@ fn much_between_two_signatures_waits_in_a_file_and_arrives() {
         assert_eq!(place.archive.counts().unproven(), sent as u64);
         tape.end();
         let answer = send(&intake, &maker, 1, (&tape.bytes, sent), 100_000).await;
-        assert_eq!(answer, Answer::Whole(tape.length()));
+        assert_eq!(answer.whole(), Some(tape.length()));
         assert_eq!(place.read(1).await.unwrap(), tape.bytes);
         assert_eq!(place.archive.counts().unproven(), 0);
+    });
+}
+
+#[test]
+fn a_session_id_that_two_machines_bring_is_kept_of_both() {
+    run(async {
+        let mut place = Place::new();
+        let (first, honest, third) = (
+            Machine::new("mallory"),
+            Machine::new("web1"),
+            Machine::new("web2"),
+        );
+        let intake = place.archive.intake();
+        let forged = first.recording(1, 1);
+        assert!(
+            send(&intake, &first.maker(), 1, (&forged, 0), 100_000)
+                .await
+                .whole()
+                .is_some()
+        );
+        // Part by part and in turn, by one stream: neither disturbs the other.
+        let (own, late) = (honest.recording(1, 3), third.recording(1, 2));
+        for (machine, bytes) in [(&honest, &own), (&third, &late)] {
+            let half = bytes.len() / 2;
+            take(&intake, &machine.maker(), part(1, 0, &bytes[..half])).await;
+        }
+        for (machine, bytes) in [(&honest, &own), (&third, &late)] {
+            let half = bytes.len() / 2;
+            let answer = take(&intake, &machine.maker(), part(1, half as u64, &bytes[half..])).await;
+            assert_eq!(answer.whole(), Some(bytes.len() as u64), "{}", machine.name);
+        }
+        for round in 0..3 {
+            let all = place.all().await;
+            let mut kept = Vec::new();
+            for entry in &all {
+                kept.push((
+                    entry.source.clone(),
+                    entry.node.clone(),
+                    place.bytes(entry).await.unwrap(),
+                ));
+            }
+            let of = |name: &str, bytes: &[u8]| (name.to_owned(), name.to_owned(), bytes.to_vec());
+            assert_eq!(
+                kept,
+                [of("mallory", &forged), of("web1", &own), of("web2", &late)],
+                "{round}"
+            );
+            // Pages and the last ones go on within an id.
+            let after = place
+                .archive
+                .list(&Query::default(), Some(Mark::behind(&all[0])))
+                .await
+                .unwrap();
+            assert_eq!(after, all[1..]);
+            let last = Query {
+                limit: 2,
+                ..Query::default()
+            };
+            assert_eq!(place.archive.list(&last, None).await.unwrap(), all[1..]);
+            let error = place.archive.find("0101").await.unwrap_err().to_string();
+            assert!(
+                error.contains("mallory, web1, web2") && error.contains("--node"),
+                "{error}"
+            );
+            assert_eq!(std::fs::read(place.file(1)).unwrap(), forged);
+            let aside = place
+                .directory
+                .join("others/web1/2026-11-30")
+                .join(place.file(1).file_name().unwrap());
+            assert_eq!(std::fs::read(aside).unwrap(), own);
+            // As after a crash, and with a catalogue that is made anew.
+            place = match round {
+                0 => place.again(),
+                _ => {
+                    // The archive's thread ends with it, and takes its files along.
+                    let directory = std::mem::take(&mut place.directory);
+                    drop(place);
+                    for file in std::fs::read_dir(&directory)
+                        .unwrap()
+                        .map(|entry| entry.unwrap().path())
+                    {
+                        if file.to_string_lossy().contains("recordings.db") {
+                            std::fs::remove_file(file).unwrap();
+                        }
+                    }
+                    Place::on(directory, Retention::default())
+                }
+            };
+            place.archive.turn().await.unwrap();
+            assert_eq!(place.archive.counts().recordings(), 3);
+        }
+        // Removing one removes no other, and its place is gone.
+        place.archive.delete(&Key::of(&[1; 16], "web2")).await.unwrap();
+        assert!(place.archive.delete(&Key::of(&[1; 16], "web2")).await.is_err());
+        place.archive.delete(&Key::of(&[1; 16], "mallory")).await.unwrap();
+        assert_eq!(place.read(1).await.unwrap(), own);
+        assert!(!place.file(1).exists() && !place.directory.join("others/web2").exists());
+        let asked = take(&place.archive.intake(), &honest.maker(), part(1, 0, b"")).await;
+        assert_eq!(asked.whole(), Some(own.len() as u64));
+        place.archive.delete(&Key::of(&[1; 16], "web1")).await.unwrap();
+        assert!(!place.directory.join("others").exists());
     });
 }

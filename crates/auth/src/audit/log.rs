@@ -83,6 +83,8 @@ pub struct Line {
 pub enum Of {
     /// The session with this id, whose `session_started` has the user. It may have outlived its connection's number.
     Session(String),
+    /// The session with this id, or the connection with this number where the session never began.
+    Beginning(String, u64),
     /// The connection with this number, whose `login_accepted` has the user.
     Connection(u64),
 }
@@ -224,6 +226,10 @@ pub fn lines(bytes: &[u8], offset: u64, teller: Teller<'_>, now: u64) -> Vec<Lin
             object.contains_key("login") && field("event").is_none_or(|e| !e.starts_with("login_"));
         let of = match (field("session"), object.get("connection").and_then(Value::as_u64)) {
             _ if !is_node || !is_inside || object.contains_key("user") => None,
+            // A session that could not be recorded may have been refused for that.
+            (Some(session), Some(connection)) if field("event").is_some_and(|e| e == "not_recorded") => {
+                Some(Of::Beginning(session, connection))
+            }
             (Some(session), _) => Some(Of::Session(session)),
             (None, connection) => connection.map(Of::Connection),
         };
@@ -396,28 +402,40 @@ fn user_of(
     if let Some(user) = users.get(of) {
         return Ok(Some(user.clone()));
     }
-    let found: Option<Option<String>> = match of {
-        Of::Session(id) => db
-            .prepare_cached(
-                "SELECT user FROM events INDEXED BY by_session WHERE json_extract(line, '$.session') = ?1
-                     AND event = 'session_started' AND node = ?2 AND json_extract(line, '$.proxy') IS NULL LIMIT 1",
-            )?
-            .query_row(params![id, node], |row| row.get(0))
-            .optional()?,
-        // A node that began anew counts from 1 again: the last login with this number is meant.
-        Of::Connection(number) => db
-            .prepare_cached(
-                "SELECT user FROM events INDEXED BY by_login WHERE node = ?1 AND json_extract(line, '$.connection') = ?2
-                     AND event = 'login_accepted' AND json_extract(line, '$.proxy') IS NULL ORDER BY id DESC LIMIT 1",
-            )?
-            .query_row(params![node, i64::try_from(*number).unwrap_or(i64::MAX)], |row| row.get(0))
-            .optional()?,
+    let user = match of {
+        Of::Session(id) => user_of_session(db, node, id)?.flatten(),
+        Of::Connection(number) => user_of_connection(db, node, *number)?,
+        Of::Beginning(id, number) => match user_of_session(db, node, id)? {
+            Some(user) => user,
+            None => user_of_connection(db, node, *number)?,
+        },
     };
-    let user = found.flatten();
     if let Some(user) = &user {
         users.insert(of.clone(), user.clone());
     }
     Ok(user)
+}
+
+/// None: no such session began.
+fn user_of_session(db: &Connection, node: &str, id: &str) -> Result<Option<Option<String>>, rusqlite::Error> {
+    db.prepare_cached(
+        "SELECT user FROM events INDEXED BY by_session WHERE json_extract(line, '$.session') = ?1
+             AND event = 'session_started' AND node = ?2 AND json_extract(line, '$.proxy') IS NULL LIMIT 1",
+    )?
+    .query_row(params![id, node], |row| row.get(0))
+    .optional()
+}
+
+/// A node that began anew counts from 1 again: the last login with this number is meant.
+fn user_of_connection(db: &Connection, node: &str, number: u64) -> Result<Option<String>, rusqlite::Error> {
+    let found: Option<Option<String>> = db
+        .prepare_cached(
+            "SELECT user FROM events INDEXED BY by_login WHERE node = ?1 AND json_extract(line, '$.connection') = ?2
+                 AND event = 'login_accepted' AND json_extract(line, '$.proxy') IS NULL ORDER BY id DESC LIMIT 1",
+        )?
+        .query_row(params![node, i64::try_from(number).unwrap_or(i64::MAX)], |row| row.get(0))
+        .optional()?;
+    Ok(found.flatten())
 }
 
 fn with_user(line: &Line, user: String) -> Line {

@@ -57,11 +57,7 @@ impl v1::recordings_server::Recordings for GrpcService {
 
     async fn delete(&self, request: Request<v1::DeleteRecordingRequest>) -> Reply<v1::RecordingEntry> {
         let caller = self.caller(&request)?;
-        reply(
-            self.service
-                .delete_recording(&caller, &request.get_ref().session)
-                .await,
-        )
+        reply(self.service.delete_recording(&caller, request.get_ref()).await)
     }
 }
 

@@ -87,6 +87,7 @@ impl Service {
         let member = Member {
             key: Some(key.clone()),
             host_keys: host_keys.iter().map(PublicKey::line).collect(),
+            earlier_host_keys: Vec::new(),
             labels,
             address: None,
             version: request.version.chars().take(MAX_VERSION).collect(),
@@ -114,6 +115,12 @@ impl Service {
                 .with("token", member.token.as_str())
                 .with("key", key.as_str())
                 .with("labels", json!(member.labels));
+            // The same machine again, perhaps with other host keys. Where it was removed, nothing of it is known.
+            let earlier = known.map(|m| m.document.with_host_keys(member.host_keys.clone(), now));
+            let member = Member {
+                earlier_host_keys: earlier.map_or_else(Vec::new, |m| m.earlier_host_keys),
+                ..member.clone()
+            };
             let plan = Plan::new(())
                 .step(cache::replace(at, known.map(|m| m.revision), &member))
                 .event(event);

@@ -146,6 +146,7 @@ impl Service {
         let member = Member {
             key: None,
             host_keys: host_keys.iter().map(PublicKey::line).collect(),
+            earlier_host_keys: Vec::new(),
             labels: labels(&request.labels)?,
             address: Some(address(&request.address)?),
             version: String::new(),

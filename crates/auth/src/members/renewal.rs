@@ -58,10 +58,10 @@ impl Service {
                 .filter(|s| s.document.key == member.key)
                 .ok_or_else(|| gone(&name))?;
             not_ended(cache, kind, &name, certified.serial)?;
+            let lines = host_keys.iter().map(PublicKey::line).collect();
             let renewed = Member {
                 key: Some(key.clone()),
-                host_keys: host_keys.iter().map(PublicKey::line).collect(),
-                ..stored.document.clone()
+                ..stored.document.with_host_keys(lines, now)
             };
             let event = self
                 .event(event::RENEWED, caller)

@@ -104,7 +104,7 @@ fn events_of_a_login_have_its_user() {
             place.machine("node", "web2").await,
         );
         let mut proxy = place.proxy(&edge).await;
-        let (first, later) = ("a".repeat(32), "b".repeat(32));
+        let (first, later, refused) = ("a".repeat(32), "b".repeat(32), "c".repeat(32));
         let lines = [
             // Ada's connection, in two batches.
             r#"{"event":"login_accepted","connection":1,"login":"root","user":"ada"}"#.to_owned(),
@@ -112,6 +112,9 @@ fn events_of_a_login_have_its_user() {
                 r#"{{"event":"session_started","connection":1,"login":"root","session":"{first}","user":"ada"}}"#
             ),
             r#"{"event":"denied","connection":1,"login":"root","what":"one"}"#.to_owned(),
+            // A session that runs, and one that was refused for this.
+            format!(r#"{{"event":"not_recorded","connection":1,"login":"root","session":"{first}"}}"#),
+            format!(r#"{{"event":"not_recorded","connection":1,"login":"root","session":"{refused}"}}"#),
             String::new(),
             r#"{"event":"denied","connection":1,"login":"root","what":"two"}"#.to_owned(),
             // The node begins anew, and so do its numbers: by a key of its own somebody comes in, and then bob.
@@ -126,6 +129,8 @@ fn events_of_a_login_have_its_user() {
             ),
             String::new(),
             r#"{"event":"denied","connection":1,"login":"root","what":"four"}"#.to_owned(),
+            // Of ada's session, though the connection's number is bob's now.
+            format!(r#"{{"event":"not_recorded","connection":1,"login":"root","session":"{first}"}}"#),
             format!(r#"{{"event":"session_ended","connection":1,"login":"root","session":"{first}"}}"#),
             format!(r#"{{"event":"session_ended","connection":1,"login":"root","session":"{later}"}}"#),
         ];
@@ -148,9 +153,15 @@ fn events_of_a_login_have_its_user() {
         let of = async |user: &str| {
             let request = v1::EventsRequest {
                 user: user.into(),
-                events: ["denied", "session_ended", "login_refused", "connection_ended"]
-                    .map(Into::into)
-                    .to_vec(),
+                events: [
+                    "denied",
+                    "not_recorded",
+                    "session_ended",
+                    "login_refused",
+                    "connection_ended",
+                ]
+                .map(Into::into)
+                .to_vec(),
                 ..v1::EventsRequest::default()
             };
             let mut found = Vec::new();
@@ -163,7 +174,7 @@ fn events_of_a_login_have_its_user() {
             }
             found
         };
-        assert_eq!(of("ada").await, ["one", "two", "a"]);
+        assert_eq!(of("ada").await, ["one", "a", "c", "two", "a", "a"]);
         assert_eq!(of("bob \"b\"").await, ["four", "b"]);
         assert_eq!(place.events("denied").await.len(), 5, "control");
     });

@@ -80,6 +80,7 @@ fn tables_of_the_cluster_are_bounded() {
         let member = Member {
             key: None,
             host_keys: Vec::new(),
+            earlier_host_keys: Vec::new(),
             labels: Default::default(),
             address: None,
             version: String::new(),

@@ -1,11 +1,16 @@
 //! Recordings on their way into the archive: by which proxy, of which machine, and for how long it may bring them.
 
-use super::place::{Holder, Place, run};
+use super::machines::renewal;
+use super::place::{Holder, Keys, Place, run};
+use crate::documents::Member;
 use bytes::Bytes;
+use fleetgate_archive::checker::{Checker, Point};
+use fleetgate_policy::cluster::{MAX_RECEIPT, RecordingReceipt};
 use fleetgate_proto::v1;
 use fleetgate_record::frame::{Frame, Kind};
 use fleetgate_record::signature::{NAMESPACE, Statement, encode};
 use fleetgate_record::writer::{Position, Writer};
+use fleetgate_ssh::key::PublicKey;
 use fleetgate_ssh::sshsig;
 use tokio::sync::mpsc;
 use tonic::codegen::tokio_stream::wrappers::ReceiverStream;
@@ -37,11 +42,20 @@ impl Stream {
     }
 
     async fn send(&mut self, offset: u64, bytes: &[u8]) -> Result<v1::RecordingKept, Status> {
+        self.part(offset, bytes, false).await
+    }
+
+    /// The last part of a whole recording.
+    async fn end(&mut self, offset: u64, bytes: &[u8]) -> Result<v1::RecordingKept, Status> {
+        self.part(offset, bytes, true).await
+    }
+
+    async fn part(&mut self, offset: u64, bytes: &[u8], whole: bool) -> Result<v1::RecordingKept, Status> {
         let part = v1::RecordingPart {
             session: Bytes::from_static(&[7; 16]),
             offset,
             bytes: Bytes::copy_from_slice(bytes),
-            whole: false,
+            whole,
         };
         let part = v1::RecordingFrom {
             source: String::new(),
@@ -86,6 +100,12 @@ fn recording(by: &Holder) -> Vec<u8> {
     bytes
 }
 
+/// Where the last signature says that a recording ends.
+fn end_of(mut checker: Checker, bytes: &[u8]) -> Point {
+    checker.feed(bytes, &|_, _| Ok(())).unwrap();
+    checker.proof().unwrap().covered
+}
+
 #[test]
 fn a_proxy_brings_the_recordings_of_members_alone() {
     run(async {
@@ -96,8 +116,35 @@ fn a_proxy_brings_the_recordings_of_members_alone() {
         let bytes = recording(&web1);
         let mut stream = Stream::open(&place, &edge, "web1").await.unwrap();
         assert_eq!(stream.send(0, b"").await.unwrap().offset, 0);
-        let kept = stream.send(0, &bytes).await.unwrap();
+        let kept = stream.end(0, &bytes).await.unwrap();
         assert!(kept.whole && kept.offset == bytes.len() as u64, "{kept:?}");
+        // The receipt is of the state's key, and of this recording: its blocks up to the end.
+        let ends = end_of(Checker::new([7; 16]), &bytes);
+        let receipt = RecordingReceipt {
+            session: &[7; 16],
+            length: ends.offset,
+            chain: &ends.chain,
+            node: "web1",
+        };
+        let key = place.service().published.borrow().state.trust.state_keys[0].clone();
+        let key = PublicKey::parse(&key).unwrap();
+        let is_of = |receipt: &RecordingReceipt<'_>, signature: &[u8]| {
+            fleetgate_ssh::key::verify(&key, "ssh-ed25519", &receipt.signed(), signature).is_ok()
+        };
+        assert!(kept.receipt.len() <= MAX_RECEIPT && is_of(&receipt, &kept.receipt));
+        let of_another = RecordingReceipt {
+            node: "web2",
+            ..receipt
+        };
+        assert!(!is_of(&of_another, &kept.receipt));
+        // Again where it is asked for, and not with each part.
+        let asked = stream.send(0, b"").await.unwrap();
+        assert!(asked.whole && is_of(&receipt, &asked.receipt));
+        let part = stream.send(0, &bytes).await.unwrap();
+        assert_eq!(
+            (part.whole, part.offset, part.receipt.len()),
+            (false, bytes.len() as u64, 0)
+        );
         let entry = place.service().archive().unwrap().find("0707").await.unwrap();
         assert_eq!(
             (&*entry.source, &*entry.node, &*entry.user),
@@ -105,10 +152,11 @@ fn a_proxy_brings_the_recordings_of_members_alone() {
         );
         let page = crate::metrics::page(&place.service(), &[]);
         assert!(page.contains("\nfleetgate_auth_recordings 1\n"), "{page}");
-        // Another's signature, another's id.
+        // Another's signature is waited with: its maker may have a new key. The same id is no reason to refuse another's own.
         let mut other = Stream::open(&place, &edge, "web2").await.unwrap();
-        let refused = other.send(0, &recording(&web2)).await.unwrap().refused;
-        assert!(refused.contains("another machine"), "{refused}");
+        assert!(other.send(0, &bytes).await.unwrap().wait > 0);
+        let kept = other.end(0, &recording(&web2)).await.unwrap();
+        assert!(kept.whole && !kept.receipt.is_empty(), "{kept:?}");
         // Who it is not, and what is none.
         let user = place.user("ada", &["admin"]).await;
         let (user, _) = place.log_in(&user).await;
@@ -125,6 +173,65 @@ fn a_proxy_brings_the_recordings_of_members_alone() {
             assert_eq!(refused.code(), code, "{source}: {refused}");
         }
     });
+}
+
+#[test]
+fn what_the_host_keys_of_before_signed_is_taken_in() {
+    run(async {
+        let place = Place::new().await;
+        let edge = place.machine("proxy", "edge").await;
+        let web1 = place.machine("node", "web1").await;
+        let bytes = recording(&web1);
+        let next = Keys::fresh();
+        place.clock.advance(3600);
+        let request = v1::RenewFor {
+            name: "web1".into(),
+            renew: Some(renewal(&web1, &next)),
+        };
+        let said = place
+            .proxy(&edge)
+            .await
+            .renew(request)
+            .await
+            .unwrap()
+            .into_inner();
+        assert_eq!(said.refused, "");
+        let mut stream = Stream::open(&place, &edge, "web1").await.unwrap();
+        let kept = stream.end(0, &bytes).await.unwrap();
+        assert!(kept.whole && kept.offset == bytes.len() as u64, "{kept:?}");
+    });
+}
+
+#[test]
+fn keys_of_before_are_known_up_to_a_number_and_taken_from_for_a_month() {
+    let line = |n: usize| format!("key {n}");
+    let member = Member {
+        key: None,
+        host_keys: vec![line(0), line(1)],
+        earlier_host_keys: Vec::new(),
+        labels: Default::default(),
+        address: None,
+        version: String::new(),
+        made: 0,
+        token: String::new(),
+    };
+    const DAY: u64 = 86_400;
+    let at = |member: &Member, now| member.keys_of_recordings(now).cloned().collect::<Vec<_>>();
+    let next = member.with_host_keys(vec![line(1), line(2)], DAY);
+    assert_eq!(at(&next, 31 * DAY - 1), [line(1), line(2), line(0)]);
+    assert_eq!(at(&next, 31 * DAY), [line(1), line(2)]);
+    assert_eq!(next.keys_of_kept_recordings(), [line(1), line(2), line(0)]);
+    // What it has again is no earlier one.
+    assert_eq!(
+        at(&next.with_host_keys(vec![line(0)], DAY), DAY),
+        [line(0), line(1), line(2)]
+    );
+    let mut last = member;
+    for n in 2..100 {
+        last = last.with_host_keys(vec![line(n)], DAY);
+    }
+    assert_eq!(last.earlier_host_keys.len(), 8);
+    assert_eq!(last.earlier_host_keys[0].key, line(98));
 }
 
 #[test]

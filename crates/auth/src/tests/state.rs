@@ -179,6 +179,7 @@ fn heartbeats_of_ten_thousand_nodes_are_a_few_documents() {
         let member = || Member {
             key: Some(key.clone()),
             host_keys: Vec::new(),
+            earlier_host_keys: Vec::new(),
             labels: Default::default(),
             address: None,
             version: String::new(),

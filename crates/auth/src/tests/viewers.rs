@@ -3,16 +3,15 @@
 use super::place::{Holder, Place, run};
 use crate::SOCKET;
 use crate::recordings::{READS, VIEWS_OF_ONE};
+use fleetgate_archive::testing::sign;
 use fleetgate_archive::{Answer, Maker, Part};
 use fleetgate_net::h2::{self, Channel, Tuning};
 use fleetgate_proto::v1;
 use fleetgate_proto::v1::recordings_client::RecordingsClient;
 use fleetgate_record::block::file_head;
 use fleetgate_record::frame::{Frame, Kind};
-use fleetgate_record::signature::{NAMESPACE, Statement, encode};
 use fleetgate_record::writer::{Position, Writer};
 use fleetgate_ssh::key::{HostKey, KeyType};
-use fleetgate_ssh::sshsig;
 use tokio::net::UnixStream;
 use tonic::{Code, Status};
 
@@ -53,17 +52,7 @@ fn recording(session: [u8; 16], begin: &str, output: &[u8], key: &HostKey) -> Ve
         }
     }
     file.extend(writer.end(None, 9, br#"{"status":0}"#));
-    let at = writer.position();
-    let statement = Statement {
-        session,
-        blocks: at.blocks,
-        chain: at.chain,
-        signed: "2026-11-29T10:00:01Z".to_owned(),
-    };
-    let message = sshsig::message(NAMESPACE, statement.text().as_bytes());
-    let signature = key.sign("ssh-ed25519", &message).expect("a signature");
-    let blob = sshsig::encode(key.public().blob(), NAMESPACE, &signature);
-    file.extend(writer.sign(&encode(&statement, &blob)));
+    file.extend(sign(&mut writer, session, key));
     file
 }
 
@@ -135,6 +124,7 @@ async fn read(
         session: session.to_owned(),
         offset: 0,
         purpose: purpose.to_owned(),
+        node: String::new(),
     };
     let mut stream = client.read(request).await?.into_inner();
     let first = stream.message().await?.expect("what it is");
@@ -252,7 +242,10 @@ fn everybody_sees_what_his_roles_say_and_the_audit_log_has_it() {
         assert_eq!(place.events("recording_played").await.len(), 1);
 
         // Removal: only by its whole id, and only of one's own.
-        let delete = |session: String| v1::DeleteRecordingRequest { session };
+        let delete = |session: String| v1::DeleteRecordingRequest {
+            session,
+            node: String::new(),
+        };
         let short = bob.delete(delete(id(2)[..8].to_owned())).await.unwrap_err();
         assert_eq!(short.code(), Code::InvalidArgument, "{short}");
         let refused = eve.delete(delete(id(1))).await.unwrap_err();
@@ -277,6 +270,44 @@ fn everybody_sees_what_his_roles_say_and_the_audit_log_has_it() {
 }
 
 #[test]
+fn of_two_recordings_with_one_id_the_node_says_which() {
+    run(async {
+        let place = Place::new().await;
+        brings(&place, "web9", 1, "mallory", PROD, b"made up").await;
+        brings(&place, "web1", 1, "ada", PROD, b"hello").await;
+        let mut here = here(&place).await;
+        assert_eq!(listed(&mut here, all()).await.unwrap(), [1, 1]);
+        let refused = read(&mut here, &id(1)[..8], "play").await.unwrap_err();
+        assert_eq!(refused.code(), Code::InvalidArgument, "{refused}");
+        for part in ["web1, web9", "--node", &id(1)] {
+            assert!(refused.message().contains(part), "{refused}");
+        }
+        let of = |node: &str| v1::ReadRecordingRequest {
+            session: id(1),
+            node: node.to_owned(),
+            ..v1::ReadRecordingRequest::default()
+        };
+        for node in ["web1", "web9"] {
+            let mut stream = here.read(of(node)).await.unwrap().into_inner();
+            let first = stream.message().await.unwrap().unwrap();
+            assert_eq!(first.entry.unwrap().source, node);
+        }
+        assert_eq!(here.read(of("web2")).await.unwrap_err().code(), Code::NotFound);
+        let delete = |node: &str| v1::DeleteRecordingRequest {
+            session: id(1),
+            node: node.to_owned(),
+        };
+        assert!(here.delete(delete("")).await.is_err());
+        assert_eq!(
+            here.delete(delete("web9")).await.unwrap().into_inner().source,
+            "web9"
+        );
+        let (first, _) = read(&mut here, &id(1), "play").await.unwrap();
+        assert_eq!(first.entry.unwrap().source, "web1");
+    });
+}
+
+#[test]
 fn a_role_that_was_taken_away_and_an_old_second_factor_open_nothing() {
     run(async {
         let place = Place::new().await;
@@ -295,7 +326,10 @@ fn a_role_that_was_taken_away_and_an_old_second_factor_open_nothing() {
             refused.message().contains("run fleetgate login --mfa"),
             "{refused}"
         );
-        let delete = v1::DeleteRecordingRequest { session: id(1) };
+        let delete = v1::DeleteRecordingRequest {
+            session: id(1),
+            node: String::new(),
+        };
         let refused = client.delete(delete).await.unwrap_err();
         assert!(
             refused.message().contains("run fleetgate login --mfa"),
@@ -359,7 +393,10 @@ fn what_the_audit_log_cannot_have_does_not_happen() {
         .expect("a trigger");
         let refused = read(&mut here, &id(1), "play").await.unwrap_err();
         assert_eq!(refused.code(), Code::Unavailable, "{refused}");
-        let delete = || v1::DeleteRecordingRequest { session: id(1) };
+        let delete = || v1::DeleteRecordingRequest {
+            session: id(1),
+            node: String::new(),
+        };
         let refused = here.delete(delete()).await.unwrap_err();
         assert_eq!(refused.code(), Code::Unavailable, "{refused}");
         log.execute_batch("DROP TRIGGER full").expect("it is gone");

@@ -361,9 +361,9 @@ pub const TABLE: &[Command] = &[
         Flag::new("node", Value::Text("NODE"), "On this node."),
         SINCE,
         UNTIL,
-        Flag::new("limit", Value::Number("COUNT"), "So many, the last ones."),
+        Flag::new("limit", Value::Number("COUNT"), "So many, the last ones (1 or more)."),
         Flag::new("recorded", Value::None, "The recordings."),
-        Flag::new("running", Value::None, "The recordings of sessions that still run."),
+        Flag::new("running", Value::None, "The recordings of sessions that still run; the cluster has one at the latest five minutes after it began."),
         CLUSTER,
         DIRECTORY,
         HERE,
@@ -375,6 +375,7 @@ pub const TABLE: &[Command] = &[
     .examples(&[
         ("who is in", "fleetgate sessions ls"),
         ("recordings of today", "fleetgate sessions ls --recorded --since today"),
+        ("recorded sessions that run, on all nodes, by what your roles let you see", "fleetgate sessions ls --running --cluster"),
         ("what ada did yesterday", "fleetgate sessions ls --all --user ada --since yesterday --until today"),
     ]),
     Command::new(

@@ -32,13 +32,19 @@ const IDENTITY: Flag = Flag::new(
 const USER: Flag = Flag::new("user", Value::Text("USER"), "Of this user.");
 const LOGIN: Flag = Flag::new("login", Value::Text("LOGIN"), "As this account.");
 const NODE: Flag = Flag::new("node", Value::Text("NODE"), "On this node.");
+const OF_NODE: Flag = Flag::new(
+    "node",
+    Value::Text("NODE"),
+    "The recording of this node, or that this machine made: of several with the same id that the cluster keeps.",
+);
 const SINCE: Flag = Flag::new("since", Value::Moment, "Begun then or later.");
 const UNTIL: Flag = Flag::new("until", Value::Moment, "Begun before then.");
 
 const ON_NODE: Flag = Flag::new(
     "node",
     Value::Text("NODE"),
-    "The session runs on this node; else auth is asked where it is.",
+    "The session runs on this node. Without it auth is asked: it says where a session is recorded to those who may list its \
+     recording, and to administrators where any session runs.",
 );
 const AS_LOGIN: Flag = Flag::new(
     "login",
@@ -57,13 +63,14 @@ pub const TABLE: &[Command] = &[
         "play the recording of a session",
         "On a terminal: space pauses, the arrows jump ten seconds and change the speed, as + and - do, g goes to the start, q \
          ends. What is shown is drawn anew from the screen of the session, so nothing that was recorded acts on your terminal. \
-         Without a terminal the text is printed. Of a session that still runs it plays what is there. SESSION is its id, or \
+         Without a terminal the whole text is printed, and `--speed`, `--from` and `--max-idle` are refused. Of a session that still runs it plays what is there. SESSION is its id, or \
          the first 8 digits; `fleetgate sessions ls --recorded` lists them. It reads the directory of this machine where you may, \
          else what the cluster keeps and your roles let you play; that is an audit event.",
         recordings::play,
     )
     .flags(&[
         LAST,
+        OF_NODE,
         Flag::new("speed", Value::Text("FACTOR"), "How fast: 2, or 0.5 (default: 1)."),
         FROM,
         Flag::new("max-idle", Value::Lifetime, "Cut times in which nothing happens to this, as 2s."),
@@ -92,7 +99,7 @@ pub const TABLE: &[Command] = &[
     .operands(one())
     .examples(&[
         ("one that `sessions ls` lists", "fleetgate sessions watch 7eb5cf00"),
-        ("without asking auth where it is", "fleetgate sessions watch 7eb5cf00 --node web1"),
+        ("one that is not recorded", "fleetgate sessions watch 7eb5cf00 --node web1"),
     ]),
     Command::new(
         &["sessions", "join"],
@@ -103,7 +110,10 @@ pub const TABLE: &[Command] = &[
     )
     .flags(&[ON_NODE, AS_LOGIN, IDENTITY, HOME])
     .operands(one())
-    .examples(&[("help somebody", "fleetgate sessions join 7eb5cf00")]),
+    .examples(&[
+        ("help somebody", "fleetgate sessions join 7eb5cf00"),
+        ("in a session that is not recorded", "fleetgate sessions join 7eb5cf00 --node web1"),
+    ]),
     Command::new(
         &["sessions", "export"],
         "write the recording of a session in another format",
@@ -114,6 +124,7 @@ pub const TABLE: &[Command] = &[
     )
     .flags(&[
         LAST,
+        OF_NODE,
         Flag::new("text", Value::None, "The text, a line a line."),
         Flag::new("times", Value::None, "With the time before each line of the text."),
         Flag::new("asciicast", Value::None, "For asciinema."),
@@ -173,6 +184,7 @@ pub const TABLE: &[Command] = &[
     )
     .flags(&[
         LAST,
+        OF_NODE,
         Flag::new("all", Value::None, "All recordings that there are."),
         Flag::new(
             "key",
@@ -203,6 +215,7 @@ pub const TABLE: &[Command] = &[
         recordings::remove,
     )
     .flags(&[
+        OF_NODE,
         Flag::new("yes", Value::None, "Do not ask."),
         CLUSTER,
         STATE,
@@ -210,5 +223,8 @@ pub const TABLE: &[Command] = &[
         JSON,
     ])
     .operands(Operands::words("SESSION", Value::Session, 1, 256))
-    .examples(&[("one", "fleetgate sessions rm 7eb5cf00")]),
+    .examples(&[
+        ("one", "fleetgate sessions rm 7eb5cf00"),
+        ("two, without a question", "fleetgate sessions rm 7eb5cf00 a90b12de --yes"),
+    ]),
 ];

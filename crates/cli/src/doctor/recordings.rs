@@ -3,8 +3,9 @@
 use super::node::Finding;
 use fleetgate_base::own;
 use fleetgate_node::config::Config;
-use fleetgate_recorder::directory::{KEPT_DAYS, Usage, usage};
+use fleetgate_recorder::directory::{KEPT_DAYS, Usage, delivered, usage};
 use fleetgate_sys::clock;
+use std::collections::BTreeSet;
 use std::io::ErrorKind;
 
 const WHAT: &str = "recordings";
@@ -14,6 +15,8 @@ const MUCH: u64 = 90;
 const MUCH_WAITS: u64 = 75;
 /// What ended so many seconds ago is long with the cluster, where that is reached.
 const LATE: i64 = 3600;
+/// How auth says that it had a recording and removed it.
+const REMOVED: &str = "was removed from the cluster";
 
 /// Nothing, where nothing is recorded and nothing was.
 pub(super) fn look(config: &Config, is_joined: bool) -> Option<Finding> {
@@ -51,7 +54,8 @@ pub(super) fn look(config: &Config, is_joined: bool) -> Option<Finding> {
         let remedy = "a node finishes what an ended one left within a minute of its start; its log says what it could not finish";
         return Some(Finding::less(WHAT, found, remedy));
     }
-    if is_joined && let Some(remedy) = undelivered(&now, most, &mut found) {
+    let refusals = || delivered::reasons(&settings.directory);
+    if is_joined && let Some(remedy) = undelivered(&now, most, refusals, &mut found) {
         return Some(Finding::less(WHAT, found, remedy));
     }
     Some(match most > 0 && now.bytes > most / 100 * MUCH {
@@ -67,9 +71,27 @@ pub(super) fn look(config: &Config, is_joined: bool) -> Option<Finding> {
 }
 
 /// What the cluster has not got is added to `found`; what is to be done where that is more than what has just ended.
-fn undelivered(now: &Usage, most: u64, found: &mut String) -> Option<&'static str> {
+fn undelivered(
+    now: &Usage,
+    most: u64,
+    refusals: impl Fn() -> BTreeSet<String>,
+    found: &mut String,
+) -> Option<&'static str> {
+    let mut of_refused = None;
     if now.refused > 0 {
-        *found += &format!("; the cluster refuses {}", now.refused);
+        let reasons = refusals();
+        let words: Vec<&str> = reasons.iter().map(String::as_str).collect();
+        *found += &format!("; the cluster refuses {} ({})", now.refused, words.join("; "));
+        of_refused = Some(match words[..] {
+            [why] if why.contains(REMOVED) => {
+                "so a proxy says. See whether `recording_deleted` or `recordings_removed` of the audit log is about them: then `sessions \
+                 rm`, or `keep_days` or `max_size` of [auth.recordings], removed them, and they go here by this node's `keep_days`. \
+                 Else keep their files, and see whether somebody has taken that proxy over"
+            }
+            _ => {
+                "`delivered` beside each of them has its reason, and the node's log; they stay here as long as others"
+            }
+        });
     }
     let waiting = now.waiting;
     if let Some(since) = waiting.since {
@@ -87,9 +109,7 @@ fn undelivered(now: &Usage, most: u64, found: &mut String) -> Option<&'static st
             );
         }
     }
-    (now.refused > 0).then_some(
-        "the node's log says why, and `delivered` beside each of them; they stay here as long as others",
-    )
+    of_refused
 }
 
 #[cfg(test)]
@@ -142,7 +162,25 @@ mod tests {
         directory::delivered::note(&path, &[1; 16], Some("no")).expect("noted");
         let refused = look(&config, true).expect("something");
         assert_eq!(refused.grade, Grade::Less);
-        assert!(refused.found.contains("the cluster refuses 1"), "{refused:?}");
+        assert!(
+            refused.found.contains("the cluster refuses 1 (no)"),
+            "{refused:?}"
+        );
+        assert!(refused.remedy.contains("`delivered`"), "{refused:?}");
+        std::fs::write(
+            path.with_file_name("delivered"),
+            format!("{} refused: it was removed from the cluster\n", "01".repeat(16)),
+        )
+        .expect("written");
+        let removed = look(&config, true).expect("something");
+        assert_eq!(removed.grade, Grade::Less);
+        assert!(
+            removed
+                .found
+                .contains("the cluster refuses 1 (it was removed from the cluster)"),
+            "{removed:?}"
+        );
+        assert!(removed.remedy.contains("so a proxy says"), "{removed:?}");
         config.recording.directory = "/dev/null".into();
         assert_eq!(grade(&config), Some(Grade::Wrong));
         std::fs::remove_dir_all(&root).expect("removed");

@@ -3,17 +3,15 @@
 //! what any client may ask and reads files; it changes and starts nothing.
 
 use super::node::{Finding, Grade};
-use super::{CLOCK, finding};
+use super::{CLOCK, archive, finding};
 use crate::cluster::{self, Role};
 use crate::{output, services};
-use fleetgate_archive::Held;
 use fleetgate_client::connect::{self, AdminEndpoint};
 use fleetgate_client::error::ClientError;
 use fleetgate_client::{files, login, time};
 use fleetgate_net::dial;
 use fleetgate_net::tls::{Believe, Credentials, Trust};
 use fleetgate_policy::cluster::State;
-use fleetgate_policy::text;
 use fleetgate_policy::toml_mistake::Mistake;
 use fleetgate_proto::v1::identity_client::IdentityClient;
 use fleetgate_proto::v1::{Authority, Empty, HelloReply, Signed};
@@ -33,13 +31,10 @@ use std::path::{Path, PathBuf};
 const AUTH: &str = "auth service";
 const PROXY: &str = "proxy service";
 const CERTIFICATE: &str = "proxy certificate";
-const RECORDINGS: &str = "auth recordings";
 /// What helps where a service does not run.
 const START: &str = "start it: `systemctl start fleetgate`, or `fleetgate up`; its log says why it ended";
 /// What helps where a service runs another program.
 const RESTART: &str = "`systemctl restart fleetgate`, or start `fleetgate up` again: that ends no session";
-/// A recording is in the object store before so many seconds are over.
-const STORE_LATE: u64 = 900;
 /// A given certificate that ends sooner than this was not renewed when it should have been.
 const GIVEN_SOON: u64 = 7 * 24 * 3600;
 /// With less than this a service cannot go on for long; with less than the second, or the third's share, not for ever.
@@ -150,7 +145,7 @@ fn auth(path: &Path) -> Vec<Finding> {
             let other = other_program(Role::Auth, path, &config.directory);
             findings.push(running(AUTH, found, Some(&reply.version), other));
             findings.push(auth_port(config.listen, &authorities));
-            findings.push(recordings(&config));
+            findings.push(archive::look(&config, RESTART));
         }
     }
     findings.push(room("auth disk", &config.directory));
@@ -158,38 +153,6 @@ fn auth(path: &Path) -> Vec<Finding> {
         findings.push(room("recordings disk", &config.recordings()));
     }
     findings
-}
-
-/// The recordings of an auth service that answers.
-fn recordings(config: &fleetgate_auth::Config) -> Finding {
-    match fleetgate_archive::held(&config.recordings()) {
-        Ok(held) => of_recordings(&held, config.store.is_some(), time::now()),
-        Err(e) => finding(RECORDINGS, Grade::Wrong, e.to_string(), RESTART),
-    }
-}
-
-fn of_recordings(held: &Held, has_store: bool, now: u64) -> Finding {
-    let found = format!("{} recordings, {} MB", held.recordings, held.bytes >> 20);
-    let since = held.in_directory_since;
-    if !has_store || since == 0 {
-        return finding(RECORDINGS, Grade::Good, found, "");
-    }
-    let waits = now.saturating_sub(since);
-    let found = format!(
-        "{found}; {} of them, {} MB, wait for the object store, the oldest for {}",
-        held.in_directory,
-        held.in_directory_bytes >> 20,
-        text::span(waits)
-    );
-    match waits < STORE_LATE {
-        true => finding(RECORDINGS, Grade::Good, found, ""),
-        false => finding(
-            RECORDINGS,
-            Grade::Less,
-            found,
-            "auth's log says why the store does not take them; nothing is lost as long as there is room in the directory",
-        ),
-    }
 }
 
 /// A service that answers: of which version, and by which program.
@@ -488,32 +451,6 @@ mod tests {
         ] {
             let finding = of_room("auth disk", Path::new("/var/lib/fleetgate/auth"), room);
             assert_eq!(graded(&finding), grade, "{finding:?}");
-        }
-    }
-
-    #[test]
-    fn recordings_that_wait_for_the_store_are_told() {
-        let held = |since| Held {
-            recordings: 7,
-            bytes: 5 << 20,
-            in_directory: 2,
-            in_directory_bytes: 3 << 20,
-            in_directory_since: since,
-        };
-        for (since, has_store, grade, words) in [
-            (100, false, Grade::Good, "7 recordings, 5 MB"),
-            (0, true, Grade::Good, "7 recordings, 5 MB"),
-            (
-                9_500,
-                true,
-                Grade::Good,
-                "2 of them, 3 MB, wait for the object store",
-            ),
-            (6_000, true, Grade::Less, "the oldest for 1h 6m"),
-        ] {
-            let finding = of_recordings(&held(since), has_store, 10_000);
-            assert_eq!(graded(&finding), grade, "{since}");
-            assert!(finding.found.contains(words), "{}", finding.found);
         }
     }
 

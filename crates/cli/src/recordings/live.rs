@@ -2,17 +2,18 @@
 //! `fleetgate ssh`, which finds the node, asks for what the login needs, and carries bytes; here is the terminal around it.
 //! What is written to it is the painter's and a line of our own.
 
+use super::place::at_auth;
 use super::play::{Stage, size, write};
 use super::{Progress, complain};
 use crate::admin;
 use crate::flags::{Arguments, Outcome, session_id};
 use fleetgate_base::exit;
+use fleetgate_client::error::ClientError;
 use fleetgate_playback::live::{Viewer, request};
 use fleetgate_playback::paint::Painter;
 use fleetgate_playback::text::MAX_LINE;
 use fleetgate_policy::VIEWER;
 use fleetgate_policy::text::{printable, printable_lines};
-
 use fleetgate_sys::poll::{self, READ, WRITE, Watch};
 use fleetgate_sys::signals::{self, HUP, TERM};
 use std::io::{self, IsTerminal, Read, Write};
@@ -67,7 +68,7 @@ pub(super) fn target(given: &Arguments, joins: bool) -> Result<Target, Box<dyn s
     let text = |flag| given.value(flag).map(str::to_owned);
     let node = match text("node") {
         Some(node) => node,
-        None => admin::sessions::node_of(given, &session)?,
+        None => node_of(given, &session)?,
     };
     Ok(Target {
         session,
@@ -77,6 +78,32 @@ pub(super) fn target(given: &Arguments, joins: bool) -> Result<Target, Box<dyn s
         joins,
         keys: super::keys(given)?,
     })
+}
+
+/// The node of the session whose id begins so: of one that is recorded its recording at auth says it, to those who may list that.
+fn node_of(given: &Arguments, id: &str) -> Result<String, Box<dyn std::error::Error>> {
+    let found = match at_auth(given, id) {
+        // Who may list nothing may be an administrator whose second factor is too old: the other question says so.
+        Err(ClientError::Refused(_) | ClientError::Stale(_)) => Vec::new(),
+        found => found?,
+    };
+    let running: Vec<_> = found.iter().filter(|one| one.entry.runs).collect();
+    match (&running[..], found.first()) {
+        ([one], _) if !one.begin.node.is_empty() => Ok(one.begin.node.clone()),
+        ([], Some(ended)) => Err(format!(
+            "the session {id} has ended: see it with `fleetgate sessions play {} --cluster`",
+            ended.entry.id
+        )
+        .into()),
+        ([one, another, ..], _) if one.entry.id == another.entry.id => Err(format!(
+            "several machines say that the session {id} is theirs ({}, {}): give --node NAME",
+            one.begin.node, another.begin.node
+        )
+        .into()),
+        ([_, _, ..], _) => Err(format!("{id} begins the ids of several sessions: give more of it").into()),
+        // Administrators may ask about any session; others hear what they lack.
+        _ => admin::sessions::node_of(given, id),
+    }
 }
 
 /// Shows it until it ends or the user leaves. Without a terminal what it showed in the end is printed.
@@ -331,15 +358,16 @@ fn foot(viewer: &Viewer, target: &Target, columns: usize) -> String {
         false => "q leaves",
     };
     let mut line = format!(" {}  {leave}", &target.session[..target.session.len().min(8)]);
-    if let Some(why) = viewer.incomplete() {
-        line += &format!("  {why}");
+    // Who is there comes first: the line is cut where the terminal is narrow.
+    if !viewer.who().is_empty() {
+        line += &format!("  seen by {}", viewer.who());
     }
     let (wide, high) = viewer.screen().size();
     if wide > columns {
         line += &format!("  {wide}x{high}");
     }
-    if !viewer.who().is_empty() {
-        line += &format!("  seen by {}", viewer.who());
+    if let Some(why) = viewer.incomplete() {
+        line += &format!("  {why}");
     }
     line.push(' ');
     printable(&line).chars().take(columns.min(MAX_LINE)).collect()

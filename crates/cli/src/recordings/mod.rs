@@ -103,10 +103,19 @@ fn table(recordings: &[Listing]) -> String {
             begin.what().to_owned(),
         ]
     };
-    let rows: Vec<_> = recordings.iter().map(row).collect();
-    let headings = [
+    let mut rows: Vec<_> = recordings.iter().map(row).collect();
+    let mut headings = vec![
         "session", "user", "login", "node", "from", "since", "size", "length", "ended", "what",
     ];
+    let is_encrypted = |listing: &Listing| !listing.begin.recipients.is_empty();
+    if recordings.iter().any(is_encrypted) {
+        let last = headings.len() - 1;
+        headings.insert(last, "encrypted");
+        for (row, listing) in rows.iter_mut().zip(recordings) {
+            let mark = if is_encrypted(listing) { "yes" } else { "" };
+            row.insert(last, mark.to_owned());
+        }
+    }
     output::table(&headings, &rows)
 }
 
@@ -116,8 +125,11 @@ fn document(listing: &Listing) -> Value {
         "session": listing.entry.id, "user": begin.user, "login": begin.login, "node": begin.node,
         "client": begin.client, "since": begin.started, "kind": begin.kind, "command": begin.command,
         "recording": begin.recording, "roles": begin.roles, "bytes": listing.length,
-        "running": listing.entry.is_made(),
+        "running": listing.entry.is_made(), "encrypted": !begin.recipients.is_empty(),
     });
+    if !begin.recipients.is_empty() {
+        document["recipients"] = begin.recipients.as_slice().into();
+    }
     if listing.entry.elsewhere.is_none() {
         document["file"] = listing.entry.path.display().to_string().into();
     }
@@ -137,6 +149,10 @@ fn document(listing: &Listing) -> Value {
 
 /// Writes a recording in another format.
 pub fn export(given: &Arguments) -> Outcome {
+    export_to(given, &mut BufWriter::new(io::stdout().lock()))
+}
+
+fn export_to(given: &Arguments, out: &mut dyn Write) -> Outcome {
     let formats = ["text", "asciicast", "json", "svg"];
     let wanted: Vec<&str> = formats.into_iter().filter(|f| given.has(f)).collect();
     let format = match wanted[..] {
@@ -154,15 +170,33 @@ pub fn export(given: &Arguments) -> Outcome {
         }
     }
     let (entry, _) = place(given)?.one(given)?;
-    let keys = keys(given)?;
+    let mut keys = keys(given)?;
+    let mut code = 0;
     if format != "json" {
         is_readable(&entry, &keys)?;
+    } else if !identity::opens(&entry, &keys)? {
+        let recipients = list::look(entry.clone())?.begin.recipients;
+        complain(&format!(
+            "the recording {} is encrypted, and the given keys open nothing of it: its blocks are exported as they are{}",
+            entry.id,
+            match recipients.is_empty() {
+                true => String::new(),
+                false => format!(
+                    "; the private key of one of these opens them: {}",
+                    recipients.join(", ")
+                ),
+            }
+        ));
+        keys = Keys::default();
+        // A key that was named is wanted; the one in the user's own place is a guess.
+        if given.has("identity") {
+            code = exit::REFUSED;
+        }
     }
     let mut source = entry.open_with(&keys)?;
-    let mut out = BufWriter::new(io::stdout().lock());
     let written = match format {
-        "asciicast" => asciicast(&mut source, &mut out),
-        "json" => json_lines(&mut source, &mut out),
+        "asciicast" => asciicast(&mut source, out),
+        "json" => json_lines(&mut source, out),
         "svg" => (|| {
             let until = given.seconds("at").map(|s| u64::from(s) * SECOND);
             let mut picture = screen(&Begin::default());
@@ -175,9 +209,9 @@ pub fn export(given: &Arguments) -> Outcome {
                     _ => show(&mut picture, &frame),
                 }
             }
-            svg(&picture, &mut out)
+            svg(&picture, out)
         })(),
-        _ => text(&mut source, given.has("times"), &mut out),
+        _ => text(&mut source, given.has("times"), out),
     };
     written_out(written.and_then(|()| out.flush()))?;
     match source.fault() {
@@ -190,7 +224,7 @@ pub fn export(given: &Arguments) -> Outcome {
             complain(&format!("{}: {fault}: {done} up to there", entry.path.display()));
             Ok(exit::REFUSED)
         }
-        None => Ok(0),
+        None => Ok(code),
     }
 }
 

@@ -133,6 +133,13 @@ impl Place {
             (None, false) => return Err(given.wrong("SESSION is missing: give an id, or `--last`").into()),
             (word, _) => word.map(session_id).transpose().map_err(|why| given.wrong(why))?,
         };
+        // A directory has one recording of a session. `watch` means something else by it.
+        let is_of_one = given.command.words.last() != Some(&"watch");
+        if matches!(self, Place::Directory(_)) && is_of_one && given.has("node") {
+            return Err(given
+                .wrong("`--node` is for recordings that the cluster keeps: give `--cluster` too, or leave it out")
+                .into());
+        }
         match (self, word) {
             (Place::Directory(directory), Some(id)) => {
                 let found = store::find(directory, &id);
@@ -149,19 +156,31 @@ impl Place {
                 let last = list::last(directory).map_err(|e| not_there(given, e))?;
                 Ok((last.entry, Vec::new()))
             }
-            (Place::Cluster(cluster), Some(id)) => Ok(cluster.fetch(&id)?),
+            (Place::Cluster(cluster), Some(id)) => {
+                Ok(cluster.fetch(&id, given.value("node").unwrap_or_default())?)
+            }
             (Place::Cluster(cluster), None) => {
                 let last = RecordingsRequest {
+                    node: given.value("node").unwrap_or_default().to_owned(),
                     limit: SAME_SECOND,
                     ..RecordingsRequest::default()
                 };
                 let last = cluster.list(last)?.pop().ok_or_else(|| {
                     ClientError::Refused("there is no recording that you may see".to_owned())
                 })?;
-                Ok(cluster.fetch(&last.entry.id)?)
+                Ok(cluster.fetch(&last.entry.id, &last.entry.maker)?)
             }
         }
     }
+}
+
+/// The recordings at auth whose ids begin so, as far as the caller may list them. Auth has the first of a recording when a block of
+/// it is full, or five minutes old.
+pub(super) fn at_auth(given: &Arguments, id: &str) -> Result<Vec<Listing>, ClientError> {
+    Cluster::connect(given)?.list(RecordingsRequest {
+        session: id.to_owned(),
+        ..RecordingsRequest::default()
+    })
 }
 
 /// A directory that was named and is not there is an error of the command line.
@@ -198,10 +217,10 @@ impl Cluster {
         Ok(found)
     }
 
-    /// One whose bytes are here now, and the public keys of its maker.
-    pub(super) fn fetch(&self, id: &str) -> Result<(Entry, Vec<String>), ClientError> {
+    /// One whose bytes are here now, and the public keys of its maker. `node`: of several of this id, this one's.
+    pub(super) fn fetch(&self, id: &str, node: &str) -> Result<(Entry, Vec<String>), ClientError> {
         let progress = RefCell::new(Progress::new());
-        let fetched = self.desk.fetch(id, self.purpose, &|got, of| {
+        let fetched = self.desk.fetch(id, node, self.purpose, &|got, of| {
             progress
                 .borrow_mut()
                 .show(|| format!("{} of {} KB of the recording", got >> 10, of >> 10));
@@ -227,8 +246,8 @@ impl Cluster {
     }
 
     /// Removes one.
-    pub(super) fn delete(&self, id: &str) -> Result<(), ClientError> {
-        self.desk.delete(id).map(drop)
+    pub(super) fn delete(&self, id: &str, node: &str) -> Result<(), ClientError> {
+        self.desk.delete(id, node).map(drop)
     }
 }
 
@@ -256,6 +275,7 @@ fn listing(entry: &RecordingEntry, elsewhere: Arc<dyn Elsewhere>) -> Listing {
             path: PathBuf::from(&id),
             id,
             runs: !entry.whole,
+            maker: entry.source.clone(),
             elsewhere: Some(elsewhere),
         },
         begin,
@@ -304,7 +324,7 @@ impl fmt::Debug for OnDemand {
 
 impl Elsewhere for OnDemand {
     fn fetch(&self, entry: &Entry) -> Result<File, String> {
-        let fetched = self.desk.fetch(&entry.id, self.purpose, &|_, _| {});
+        let fetched = self.desk.fetch(&entry.id, &entry.maker, self.purpose, &|_, _| {});
         let file = fetched.map_err(|e| e.to_string())?.file;
         exe::reopen_read(&file.into())
             .map(File::from)
@@ -312,7 +332,9 @@ impl Elsewhere for OnDemand {
     }
 
     fn index(&self, entry: &Entry) -> Option<PathBuf> {
-        Some(self.indexes.as_ref()?.join(&entry.id).with_extension("index"))
+        // A name has no slash: what has one is none.
+        let maker = Some(&entry.maker).filter(|maker| !maker.contains('/'))?;
+        Some(self.indexes.as_ref()?.join(format!("{}-{maker}.index", entry.id)))
     }
 
     fn length(&self) -> u64 {

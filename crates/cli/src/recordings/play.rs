@@ -34,6 +34,18 @@ pub fn play(given: &Arguments) -> Outcome {
         ..Options::default()
     };
     if !io::stdout().is_terminal() {
+        // They say how it is shown as time goes by. Text is printed at once.
+        if let Some(flag) = ["speed", "from", "max-idle"]
+            .into_iter()
+            .find(|flag| given.has(flag))
+        {
+            return Err(given
+                .wrong(format!(
+                    "`--{flag}` is for a terminal, and standard output is none: leave it out and the whole text is printed, or \
+                     give `fleetgate sessions export --text --times`, which has the time before each line"
+                ))
+                .into());
+        }
         return export(given);
     }
     let (entry, _) = place(given)?.one(given)?;

@@ -1,7 +1,6 @@
 //! `fleetgate sessions rm`: recordings that auth keeps are removed for good.
 
 use super::place::Cluster;
-use super::table;
 use crate::flags::{Arguments, Outcome, session_id};
 use crate::output;
 use fleetgate_client::error::ClientError;
@@ -13,14 +12,18 @@ use serde_json::json;
 /// Removes recordings.
 pub fn remove(given: &Arguments) -> Outcome {
     let cluster = Cluster::connect(given)?;
-    let mut meant: Vec<String> = Vec::new();
+    let node = given.value("node").unwrap_or_default();
+    let mut meant: Vec<(String, String)> = Vec::new();
     let mut found: Vec<Listing> = Vec::new();
     for word in given.operands.iter().filter_map(|word| word.to_str()) {
         let id = session_id(word).map_err(|why| given.wrong(why))?;
-        let listing = find(&cluster, &id)?;
-        let id = listing.as_ref().map_or(id, |listing| listing.entry.id.clone());
-        if !meant.contains(&id) {
-            meant.push(id);
+        let listing = find(&cluster, &id, node)?;
+        let entry = listing.as_ref().map(|listing| &listing.entry);
+        let one = entry.map_or((id, node.to_owned()), |entry| {
+            (entry.id.clone(), entry.maker.clone())
+        });
+        if !meant.contains(&one) {
+            meant.push(one);
             found.extend(listing);
         }
     }
@@ -29,8 +32,8 @@ pub fn remove(given: &Arguments) -> Outcome {
     }
     let mut removed = Vec::new();
     let mut failed = None;
-    for id in &meant {
-        match cluster.delete(id) {
+    for (id, node) in &meant {
+        match cluster.delete(id, node) {
             Ok(()) => removed.push(id.as_str()),
             Err(e) => {
                 failed = Some(e);
@@ -53,38 +56,111 @@ pub fn remove(given: &Arguments) -> Outcome {
 }
 
 /// The one whose id begins so. A whole id may be one that the caller may delete and not list.
-fn find(cluster: &Cluster, id: &str) -> Result<Option<Listing>, ClientError> {
+fn find(cluster: &Cluster, id: &str, node: &str) -> Result<Option<Listing>, ClientError> {
     const WHOLE: usize = 32;
     let wanted = RecordingsRequest {
         session: id.to_owned(),
-        limit: 2,
         ..RecordingsRequest::default()
     };
     let mut found = match cluster.list(wanted) {
         Err(ClientError::Refused(_)) if id.len() == WHOLE => Vec::new(),
         listed => listed?,
     };
+    let is_meant = |one: &Listing| node.is_empty() || one.entry.maker == node || one.begin.node == node;
+    found.retain(is_meant);
+    if found.iter().any(|one| one.entry.maker == node) {
+        found.retain(|one| one.entry.maker == node);
+    }
     match (found.len(), id.len()) {
         (1, _) => Ok(found.pop()),
         (0, WHOLE) => Ok(None),
         (0, _) => Err(ClientError::Refused(format!(
             "no recording that you may see has the id {id}: `fleetgate sessions ls --recorded --cluster` lists them"
         ))),
+        (2.., WHOLE) => {
+            let makers: Vec<&str> = found.iter().take(3).map(|one| one.entry.maker.as_str()).collect();
+            Err(ClientError::Usage(format!(
+                "there are recordings of several machines that say they are of the session {id} ({}): say with --node NAME which \
+                 one",
+                makers.join(", ")
+            )))
+        }
         _ => Err(ClientError::Usage(format!(
             "{id} begins the ids of several recordings: give more of it"
         ))),
     }
 }
 
-fn confirmed(meant: &[String], found: &[Listing]) -> Result<bool, ClientError> {
+fn confirmed(meant: &[(String, String)], found: &[Listing]) -> Result<bool, ClientError> {
     let mut terminal = Terminal::open().ok_or(ClientError::NoTerminal(
         "confirmation",
         "--yes removes without it",
     ))?;
     match found.len() < meant.len() {
-        true => terminal.say(&format!("{}\n", meant.join("\n"))),
-        false => terminal.say(&table(found)),
+        true => {
+            let ids: Vec<&str> = meant.iter().map(|(id, _)| id.as_str()).collect();
+            terminal.say(&format!("{}\n", ids.join("\n")));
+        }
+        false => terminal.say(&found.iter().map(description).collect::<String>()),
     }
     let answer = terminal.line("Remove for good? (yes or no) ")?;
     Ok(["y", "yes"].contains(&answer.trim().to_ascii_lowercase().as_str()))
+}
+
+/// What is to go, whole: a table would be cut or broken where the terminal is narrow.
+fn description(listing: &Listing) -> String {
+    let begin = &listing.begin;
+    format!(
+        "{}\n    {} as {} on {}, {}, {}, {}: {}\n",
+        listing.entry.id,
+        if begin.user.is_empty() {
+            "somebody"
+        } else {
+            &begin.user
+        },
+        begin.login,
+        begin.node,
+        output::moment(&begin.started),
+        output::size(listing.length),
+        listing.state(),
+        begin.what()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fleetgate_playback::about::Begin;
+    use fleetgate_playback::store::Entry;
+
+    #[test]
+    fn what_is_to_go_is_said_whole() {
+        let listing = Listing {
+            entry: Entry {
+                id: "7eb5cf005dd24d3b0a1b2c3d4e5f6071".to_owned(),
+                day: "2026-11-29".to_owned(),
+                path: "7eb5".into(),
+                runs: false,
+                elsewhere: None,
+                maker: "web1".to_owned(),
+            },
+            begin: Begin {
+                user: "ada".to_owned(),
+                login: "root".to_owned(),
+                node: "web1".to_owned(),
+                started: "2026-11-29T10:00:00Z".to_owned(),
+                command: "x".repeat(200),
+                ..Begin::default()
+            },
+            end: None,
+            length: 2150,
+        };
+        let command = "x".repeat(200);
+        assert_eq!(
+            description(&listing),
+            format!(
+                "7eb5cf005dd24d3b0a1b2c3d4e5f6071\n    ada as root on web1, 2026-11-29 10:00:00, 2.1K, no end: {command}\n"
+            )
+        );
+    }
 }

@@ -2,14 +2,14 @@
 
 use crate::commands::COMMANDS;
 use crate::flags::{Arguments, Invocation, parse};
+use fleetgate_archive::testing::sign;
+use fleetgate_playback::list::{Filter, list};
 use fleetgate_policy::{Recipient, bech32};
 use fleetgate_record::age::Recipients;
 use fleetgate_record::block::file_head;
 use fleetgate_record::frame::{Frame, Kind};
-use fleetgate_record::signature::{NAMESPACE, Statement, encode};
 use fleetgate_record::writer::{Position, Writer};
 use fleetgate_ssh::key::{HostKey, KeyType};
-use fleetgate_ssh::sshsig;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -35,17 +35,7 @@ fn recording(session: [u8; 16], key: &HostKey) -> Vec<u8> {
         writer.push(&Frame { kind, at: 7, bytes });
     }
     file.extend(writer.end(None, 9, br#"{"status":0}"#));
-    let at = writer.position();
-    let statement = Statement {
-        session,
-        blocks: at.blocks,
-        chain: at.chain,
-        signed: "2026-11-29T10:00:01Z".to_owned(),
-    };
-    let message = sshsig::message(NAMESPACE, statement.text().as_bytes());
-    let signature = key.sign("ssh-ed25519", &message).expect("a signature");
-    let blob = sshsig::encode(key.public().blob(), NAMESPACE, &signature);
-    file.extend(writer.sign(&encode(&statement, &blob)));
+    file.extend(sign(&mut writer, session, key));
     file
 }
 
@@ -104,6 +94,12 @@ fn an_encrypted_recording_wants_its_key() {
             Err("with --identity FILE"),
         ),
         ("export --last --json".to_owned(), Ok(0)),
+        (format!("export --last --json {own}"), Ok(0)),
+        (format!("export --last --json {other}"), Ok(1)),
+        (
+            "export --last --identity nowhere".to_owned(),
+            Err("the keys in nowhere cannot be read: No such file or directory (os error 2): give a file"),
+        ),
         ("grep hello".to_owned(), Ok(2)),
         (format!("play --last {own}"), Ok(0)),
         (format!("export --last --svg {other} {own}"), Ok(0)),
@@ -119,6 +115,28 @@ fn an_encrypted_recording_wants_its_key() {
             (got, code) => panic!("{words}: {got:?}, not {code:?}"),
         }
     }
+    // A key that opens nothing takes nothing away.
+    let exported = |words: &str| {
+        let mut out = Vec::new();
+        let given = parsed(words, &folder.0);
+        super::export_to(&given, &mut out).expect("exported");
+        String::from_utf8(out).expect("text")
+    };
+    let without = exported("export --last --json");
+    assert!(without.contains(r#""kind":"encrypted""#) && without.contains(r#""kind":"end""#));
+    assert_eq!(exported(&format!("export --last --json {other}")), without);
+    assert!(exported(&format!("export --last --json {other} {own}")).contains("hello"));
+    let listed = list(&folder.0.join("recordings"), &Filter::default()).expect("listed");
+    let table = super::table(&listed.recordings);
+    assert!(
+        table.contains("  encrypted  what\n") && table.contains("  yes        shell\n"),
+        "{table}"
+    );
+    let document = super::document(&listed.recordings[0]);
+    assert_eq!(
+        (&document["encrypted"], &document["recipients"][0]),
+        (&true.into(), &PUBLIC.into())
+    );
     let indexes = std::fs::read_dir(&day).expect("a directory").count();
     assert_eq!(indexes, 1, "no index tells what is in it");
 }
@@ -186,6 +204,28 @@ fn recordings_are_listed_searched_exported_and_verified() {
     ] {
         assert_eq!(run(words), code, "{words}");
     }
+    for (words, says) in [
+        (
+            "play --last --from 5s",
+            "`--from` is for a terminal, and standard output is none",
+        ),
+        ("play --last --speed 2", "sessions export --text --times"),
+        ("play --last --max-idle 2s", "`--max-idle` is for a terminal"),
+        ("ls --limit 0", "`--limit` is a number from 1 on, not 0"),
+        (
+            "verify --last --key nowhere",
+            "--key nowhere: No such file or directory (os error 2): give a file with public keys",
+        ),
+    ] {
+        let why = self::run(words, &folder.0).expect_err(words);
+        assert!(why.contains(says), "{words}: {why}");
+    }
+    let listed = list(&folder.0.join("recordings"), &Filter::default()).expect("listed");
+    assert!(
+        !super::table(&listed.recordings).contains("encrypted"),
+        "nothing is"
+    );
+    assert_eq!(super::document(&listed.recordings[0])["encrypted"], false);
     let private = folder.0.join("node");
     std::fs::write(&private, "-----BEGIN OPENSSH PRIVATE KEY-----\n").expect("a file");
     assert_eq!(run(&format!("verify abababab --key {}", private.display())), 2);

@@ -9,7 +9,7 @@ use fleetgate_base::exit;
 use fleetgate_node::config::host_keys::HostKeys;
 use fleetgate_playback::clock::short;
 use fleetgate_playback::store::Entry;
-use fleetgate_playback::verify::{NAMESPACE, NotSigned, Report, verify as check};
+use fleetgate_playback::verify::{NAMESPACE, NotSigned, Problem, Report, verify as check};
 use fleetgate_policy::text::printable;
 use fleetgate_ssh::key::PublicKey;
 use fleetgate_ssh::sshsig;
@@ -17,6 +17,8 @@ use serde_json::{Value, json};
 use std::io::{BufReader, Read};
 use std::path::Path;
 
+/// Whose word the keys are: whoever does not want to believe auth has to know that it was asked.
+const AS_AUTH_KNOWS: &str = "as auth knows them";
 /// The longest file of keys.
 const MAX_KEYS: u64 = 64 << 10;
 
@@ -48,6 +50,7 @@ fn verify_all(given: &Arguments) -> Outcome {
     }
     let mut progress = Progress::new();
     let (mut documents, mut text, mut faults) = (Vec::new(), String::new(), unreadable);
+    let (mut unverified, mut has_other_key) = (Vec::new(), false);
     for (n, entry) in entries.iter().enumerate() {
         progress.show(|| {
             format!(
@@ -57,7 +60,7 @@ fn verify_all(given: &Arguments) -> Outcome {
         });
         let report = match (&place, single.take()) {
             (Place::Cluster(cluster), None) => {
-                let fetched = cluster.fetch(&entry.id).map_err(|e| e.to_string());
+                let fetched = cluster.fetch(&entry.id, &entry.maker).map_err(|e| e.to_string());
                 fetched.and_then(|(entry, keys)| one(&entry, &known.or_those(&keys)?))
             }
             (_, keys) => known
@@ -67,28 +70,52 @@ fn verify_all(given: &Arguments) -> Outcome {
         match report {
             Ok(report) => {
                 faults += usize::from(!report.problems.is_empty());
+                has_other_key |= report
+                    .problems
+                    .iter()
+                    .any(|problem| matches!(problem, Problem::OtherKey(..)));
                 match given.has("json") {
                     true => documents.push(document(entry, &report)),
                     false => text += &said(entry, &report),
                 }
             }
             Err(e) => {
-                faults += 1;
                 progress.clear();
-                complain(&e);
+                complain(&format!("{}: {e}", entry.id));
+                unverified.push(json!({ "session": entry.id, "why": e }));
             }
         }
     }
     progress.clear();
-    if let (Keys::OfAuth, false) = (&known, given.has("json")) {
-        text += "keys as auth knows them\n";
+    let is_by_auth = matches!(known, Keys::OfAuth);
+    if is_by_auth {
+        text += &format!("keys {AS_AUTH_KNOWS}\n");
+    }
+    if has_other_key && !is_by_auth && !given.has("key") {
+        text += "if the node had other host keys before: --cluster asks auth, which knows earlier ones, and --key FILE takes a key that \
+                 you kept\n";
     }
     let all = entries.len() + unreadable;
     if all > 1 {
-        text += &format!("{all} recordings, {faults} with faults\n");
+        text += &format!("{all} recordings, {faults} with faults");
+        if !unverified.is_empty() {
+            text += &format!(", {} could not be verified", unverified.len());
+        }
+        text.push('\n');
     }
-    output::either(given.has("json"), || json!({ "recordings": documents }), || text)?;
-    Ok(if faults > 0 { exit::REFUSED } else { 0 })
+    let whole = || {
+        let mut whole = json!({ "recordings": documents, "unverified": unverified });
+        if is_by_auth {
+            whole["keys"] = AS_AUTH_KNOWS.into();
+        }
+        whole
+    };
+    output::either(given.has("json"), whole, || text)?;
+    Ok(match (faults > 0, unverified.is_empty()) {
+        (true, _) => exit::REFUSED,
+        (false, false) => exit::USAGE,
+        (false, true) => 0,
+    })
 }
 
 fn one(entry: &Entry, keys: &[PublicKey]) -> Result<Report, String> {
@@ -150,7 +177,11 @@ fn keys(given: &Arguments) -> Result<Vec<PublicKey>, Box<dyn std::error::Error>>
         let mut text = String::new();
         std::fs::File::open(path)
             .and_then(|file| file.take(MAX_KEYS).read_to_string(&mut text))
-            .map_err(|e| given.wrong(format!("--key {path}: {e}")))?;
+            .map_err(|e| {
+                given.wrong(format!(
+                    "--key {path}: {e}: give a file with public keys that you may read, as /etc/ssh/ssh_host_ed25519_key.pub"
+                ))
+            })?;
         if text.contains("PRIVATE KEY-----") {
             return Err(given
                 .wrong(format!(
@@ -160,9 +191,16 @@ fn keys(given: &Arguments) -> Result<Vec<PublicKey>, Box<dyn std::error::Error>>
         }
         let lines = text
             .lines()
-            .filter(|l| !l.trim().is_empty() && !l.starts_with('#'));
-        for line in lines {
-            keys.push(PublicKey::from_line(line).map_err(|e| given.wrong(format!("--key {path}: {e}")))?);
+            .enumerate()
+            .filter(|(_, l)| !l.trim().is_empty() && !l.starts_with('#'));
+        for (number, line) in lines {
+            let key = PublicKey::from_line(line).map_err(|e| {
+                let number = number + 1;
+                given.wrong(format!(
+                    "--key {path}, line {number}: {e}: a line has one public key, as in /etc/ssh/ssh_host_ed25519_key.pub"
+                ))
+            });
+            keys.push(key?);
         }
     }
     if given.has("key") {

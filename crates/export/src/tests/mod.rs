@@ -5,7 +5,8 @@ mod settings;
 mod sinks;
 
 use crate::settings::Form;
-use crate::{Event, Mistake, Sink, Spool, read};
+use crate::{Event, Sink, Spool, read};
+use fleetgate_policy::toml_mistake::Mistake;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};

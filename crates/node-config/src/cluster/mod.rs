@@ -13,8 +13,8 @@ use crate::Config;
 use crate::identity::NodeIdentity;
 use fleetgate_net::x509::Certificate;
 use fleetgate_policy::cluster::{
-    Allowed, Attempt, ContainerLabels, Fresh, Identity, Labels, Lock, Name, RecordingRight, Refusal, STALE,
-    State, Target, ViewAttempt, ViewedSession, decide, may_see,
+    Allowed, Attempt, ContainerLabels, Fresh, Identity, Labels, Lock, Name, RecordingReceipt, RecordingRight,
+    Refusal, STALE, State, Target, ViewAttempt, ViewedSession, decide, may_see,
 };
 use fleetgate_ssh::codec::Reader;
 use fleetgate_ssh::key::{PublicKey, verify};
@@ -32,6 +32,46 @@ pub struct Cluster {
     serial: Option<u64>,
     /// Somebody was told that the state is old.
     stale: bool,
+}
+
+/// Whose receipts for this node's recordings count.
+#[derive(Clone, Debug)]
+pub struct ReceiptKeys {
+    node: Name,
+    keys: Vec<Vec<u8>>,
+}
+
+impl ReceiptKeys {
+    /// Whether the cluster says by this signature that it has this node's recording of a session, up to a block that ends at
+    /// one of these places with that hash. An error is a sentence for the log.
+    pub fn check(
+        &self,
+        session: &[u8; 16],
+        ends: &[(u64, [u8; 32])],
+        signature: &[u8],
+    ) -> Result<(), ClusterError> {
+        if signature.is_empty() {
+            return Err(ClusterError(
+                "there is no receipt of the cluster's with it".to_owned(),
+            ));
+        }
+        let is_of = |(length, chain): &(u64, [u8; 32])| {
+            let receipt = RecordingReceipt {
+                session,
+                length: *length,
+                chain,
+                node: self.node.as_str(),
+            };
+            is_signed(&self.keys, &receipt.signed(), signature).is_ok()
+        };
+        match ends.iter().any(is_of) {
+            true => Ok(()),
+            false => Err(ClusterError(
+                "the receipt with it is of another recording, or of a key that the known state does not name"
+                    .to_owned(),
+            )),
+        }
+    }
 }
 
 /// What came of a state that was brought.
@@ -121,6 +161,14 @@ impl Cluster {
         is_signed(&self.state.trust.state_keys, &Fresh::signed(document), signature)?;
         let fresh = Fresh::parse_json(document)?;
         Ok(self.state.refresh(&fresh)?)
+    }
+
+    /// Who says that this node's recordings are kept, as is known now.
+    pub fn receipts(&self) -> ReceiptKeys {
+        ReceiptKeys {
+            node: self.node.clone(),
+            keys: self.state.trust.state_keys.clone(),
+        }
     }
 
     /// The node's name.

@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::testing::{Card, Hand, joined, key, name, sign};
-use fleetgate_policy::cluster::{Locks, Reason};
+use fleetgate_policy::cluster::{Locks, Reason, RecordingReceipt};
 use fleetgate_policy::{Kind, Permits};
-use fleetgate_ssh::key::Certificate;
+use fleetgate_ssh::key::{Certificate, PrivateKey};
 
 #[test]
 fn what_is_signed_is_believed_and_nothing_else() {
@@ -262,4 +262,65 @@ fn the_same_cluster_is_known_by_its_keys_and_not_by_its_name() {
     assert!(is_of_the_same(&directory, &next));
     assert!(!is_of_the_same(&directory, &other.signed()));
     std::fs::remove_dir_all(&directory).expect("clean");
+}
+
+#[test]
+fn a_receipt_counts_for_this_nodes_own_recording_and_by_a_key_that_is_known() {
+    let mut hand = Hand::new();
+    let mut cluster = hand.cluster();
+    let (session, chain, next) = ([7; 16], [1; 32], key());
+    let ends = [(900, [2; 32]), (1000, chain)];
+    let signed = |key: &PrivateKey, change: &dyn Fn(&mut RecordingReceipt<'_>)| {
+        let mut receipt = RecordingReceipt {
+            session: &session,
+            length: 1000,
+            chain: &chain,
+            node: "web1",
+        };
+        change(&mut receipt);
+        key.sign("ssh-ed25519", &receipt.signed()).expect("signed")
+    };
+    let right = signed(&hand.state_key, &|_| {});
+    let check = |cluster: &Cluster, signature: &[u8]| cluster.receipts().check(&session, &ends, signature);
+    assert_eq!(check(&cluster, &right), Ok(()));
+    let document = hand.state.to_json();
+    for (wrong, what) in [
+        (Vec::new(), "none"),
+        (b"kept".to_vec(), "no signature"),
+        (signed(&hand.user_ca, &|_| {}), "another key"),
+        (
+            signed(&hand.state_key, &|receipt| receipt.node = "web2"),
+            "another node",
+        ),
+        (
+            signed(&hand.state_key, &|receipt| receipt.session = &[8; 16]),
+            "another session",
+        ),
+        (
+            signed(&hand.state_key, &|receipt| receipt.chain = &[3; 32]),
+            "other content",
+        ),
+        (
+            signed(&hand.state_key, &|receipt| receipt.length = 900),
+            "the hash of another place",
+        ),
+        (
+            sign(&hand.state_key, document, State::signed).signature,
+            "another document",
+        ),
+    ] {
+        let error = check(&cluster, &wrong).expect_err(what).to_string();
+        assert!(error.contains("receipt"), "{what}: {error}");
+    }
+    let nothing = cluster.receipts().check(&session, &[], &right);
+    assert!(nothing.is_err(), "of one that is not whole");
+    // The next key: first it is not known, and then both are.
+    let by_next = signed(&next, &|_| {});
+    assert!(check(&cluster, &by_next).is_err());
+    let both = hand.next(|state| state.trust.state_keys.push(next.public().blob().to_vec()));
+    cluster
+        .receive_state(&both.document, &both.signature)
+        .expect("signed");
+    assert_eq!(check(&cluster, &by_next), Ok(()));
+    assert_eq!(check(&cluster, &right), Ok(()));
 }

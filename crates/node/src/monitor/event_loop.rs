@@ -54,7 +54,7 @@ const AUDIT_FLUSH: Duration = Duration::from_secs(1);
 /// | `tunnel::rejoin`, `tunnel::renewal`, `tunnel::state` | `tunnel_reloaded`, `parted_says`; `plan_renewal`, `renew`, `renewed`; `state_came`, `tell_facts`, `renew_statements`, `make_statements`, `settings` | `tunnel`, `parted` |
 /// | `watcher` | `watch_sessions`, `watcher_says`, `watcher_woken`, `watcher_gone` | `watchers` |
 /// | `recorder` | `record_sessions`, `recorder_says`, `recorder_woken`, `recorder_gone`, `recorder_is_stuck` | `recorder`, `recordings` in `tools` |
-/// | `live` (functions) | `ask`, `seen_since`, `recorded`, `recorder_gone`, `too_slow`, `end_those_over`, `channel_closed`, `connection_over`, `decide_again` | `views` in `tools` |
+/// | `live` (functions) | `ask`, `seen_since`, `recorded`, `recorder_gone`, `too_slow`, `woken`, `end_those_over`, `channel_closed`, `connection_over`, `decide_again` | `views` in `tools` |
 /// | `starter` | `starter_woken`, `reload`, `offer_this`, `drain` | `starter`, `offer`, `trust`, `draining` |
 /// | `names`, `spans`, `strangers` | `restart_resolver`, `attach_names`; `timing`; `has_line`, `sums_due`, `tell_sums` | their tool |
 pub struct Monitor {

@@ -15,9 +15,10 @@ use super::open_login::OpenLogin;
 use super::sessions::{Sessions, ShownSession};
 use super::tools::Tools;
 use super::views::{Place, Stage, View, Viewer};
+use super::wakes::{Key, Owner};
 use crate::config::trust::Trust;
 use fleetgate_orders::SessionRefusal;
-use fleetgate_policy::cluster::RecordingRight;
+use fleetgate_policy::cluster::{Reason, RecordingRight};
 use fleetgate_policy::text::printable;
 use fleetgate_record::live;
 use fleetgate_sys::file::{self, flags};
@@ -31,17 +32,23 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The most viewers of one session, sessions that one user sees at once, and viewers in all.
 const MAX_OF_SESSION: usize = 8;
-const MAX_OF_USER: usize = 8;
+const MAX_OF_USER: usize = 4;
 /// The most of one session that are one user's.
 const MAX_OWN_OF_SESSION: usize = 2;
 const MAX_ALL: usize = 256;
 /// A recording that is longer than this is not sent: its viewer begins with an empty screen. It is copied here.
 const MAX_RECORDED: u64 = 4 << 20;
 
+/// So long a viewer waits for the first that he sees. The session's front waits for the recorder, and the recorder for the disk.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Numbers of viewers among the ids of [`Owner::Recorder`].
+const VIEWERS: u64 = 1 << 32;
+
+const TOO_LATE: &str = "the session's recording is behind, and until it is not nobody else can see the session: try again in a moment";
 const TOO_SLOW: &str = "you were let go: your connection takes less than the session shows";
 const LEFT: &str = "left";
 const CLIENT_LEFT: &str = "the session's user is gone";
@@ -80,7 +87,9 @@ fn begin(
     ticket: Ticket,
     (types, id): (bool, Option<&str>),
 ) -> Result<(), SessionRefusal> {
-    let refuse = |words: &str| Err(SessionRefusal::new(words));
+    // No other connection of this user's would hear anything else: asked for again, it would be one more event.
+    let refused = |words: String| SessionRefusal::new(words).finally();
+    let refuse = |words: &str| Err(refused(words.to_owned()));
     let Some(id) = id else {
         return refuse(
             "which session? give its id, or the first 8 digits: `fleetgate sessions ls` lists them",
@@ -94,10 +103,14 @@ fn begin(
         place: shown,
         login: of_login,
         user: owner,
-    } = sessions.shown(id).map_err(SessionRefusal::new)?;
+    } = sessions.shown(id).map_err(refused)?;
     viewer
         .may(tools, right_to(types), owner.as_deref(), &of_login, trust.skew)
-        .map_err(|refusal| SessionRefusal::new(refusal.words))?;
+        .map_err(|refusal| SessionRefusal {
+            // The roles are the certificate's, and a second factor is not.
+            is_final: refusal.reason == Reason::Role,
+            words: refusal.words,
+        })?;
     // What was shown and typed before is in the recording, which watching alone does not open.
     let plays = viewer
         .may(
@@ -111,20 +124,25 @@ fn begin(
     let views = &tools.views.all;
     let of_session = views.values().filter(|view| view.session == session);
     if of_session.count() >= MAX_OF_SESSION {
-        return Err(SessionRefusal::new(format!(
+        return Err(refused(format!(
             "{MAX_OF_SESSION} others see this session already, and no more may"
         )));
     }
     let own = |view: &&View| view.session == session && view.viewer.name == viewer.name;
     if views.values().filter(own).count() >= MAX_OWN_OF_SESSION {
-        return Err(SessionRefusal::new(format!(
+        return Err(refused(format!(
             "you see this session {MAX_OWN_OF_SESSION} times already: end one of them, so that others have a place"
         )));
     }
     let of_user = views.values().filter(|view| view.viewer.name == viewer.name);
-    if of_user.count() >= MAX_OF_USER || views.len() >= MAX_ALL {
-        return Err(SessionRefusal::new(format!(
-            "you see {MAX_OF_USER} sessions of this node already, or all viewers together see too many: end one of them"
+    if of_user.count() >= MAX_OF_USER {
+        return Err(refused(format!(
+            "you see {MAX_OF_USER} sessions of this node already: end one of them, so that others have a place"
+        )));
+    }
+    if views.len() >= MAX_ALL {
+        return Err(refused(format!(
+            "{MAX_ALL} viewers see sessions of this node already, and no more may: try again later"
         )));
     }
     let (ours, theirs, cut) = sockets(types).map_err(|e| {
@@ -141,6 +159,7 @@ fn begin(
         types,
     };
     tools.to_fronts.say(shown.0, message, vec![ours]);
+    let key = Key::new(Owner::Recorder, VIEWERS | u64::from(number));
     let view = View {
         session,
         owner,
@@ -154,6 +173,7 @@ fn begin(
         plays,
         cut,
         stage: Stage::Coming(theirs),
+        patience: tools.timers.after(PATIENCE, key),
     };
     tools.views.all.insert(number, view);
     Ok(())
@@ -264,6 +284,7 @@ fn show(tools: &mut Tools, number: u32, file: Option<(Fd, u64)>) {
             return;
         }
     };
+    tools.timers.cancel(view.patience);
     let (connection, ticket) = view.seen;
     let (session, event) = (view.session, view.begun());
     let (file, recorded) = file.unzip();
@@ -276,6 +297,18 @@ fn show(tools: &mut Tools, number: u32, file: Option<(Fd, u64)>) {
     let fds = std::iter::once(socket).chain(file).collect();
     tools.to_fronts.say(connection, message, fds);
     tools.tell_recorded(&session, clock::wall(), event);
+}
+
+/// A timer that [`ask`] set: whoever still sees nothing waits no longer. Whether it is one.
+pub fn woken(tools: &mut Tools, id: u64) -> bool {
+    let Some(number) = id.checked_sub(VIEWERS).and_then(|n| u32::try_from(n).ok()) else {
+        return false;
+    };
+    let view = tools.views.all.get(&number);
+    if view.is_some_and(|view| !matches!(view.stage, Stage::Sees(_))) {
+        end(tools, number, TOO_LATE);
+    }
+    true
 }
 
 /// The session's front let somebody go.
@@ -347,6 +380,7 @@ fn end(tools: &mut Tools, number: u32, why: &str) {
     let Some(view) = tools.views.all.remove(&number) else {
         return;
     };
+    tools.timers.cancel(view.patience);
     let (connection, ticket) = view.shown;
     let message = ToFront::EndView {
         connection,
@@ -372,7 +406,7 @@ fn end(tools: &mut Tools, number: u32, why: &str) {
         Stage::Coming(_) | Stage::Recorded(..) => {
             tools
                 .to_fronts
-                .not_started(connection, ticket, &SessionRefusal::new(why));
+                .not_started(connection, ticket, &SessionRefusal::new(why).finally());
         }
     }
     // What he has not read yet he still can; nothing comes from him any more, whatever his front does.

@@ -21,7 +21,7 @@ use fleetgate_wire::node::front::{Ticket, ToFront};
 use fleetgate_wire::node::recorder::FromRecorder;
 use std::time::Duration;
 
-pub use housekeeping::Housekeeping;
+pub use housekeeping::{Answer, Housekeeping};
 
 /// So long the recorder stays when nothing is recorded: the next session is often close behind.
 const IDLE: Duration = Duration::from_secs(60);
@@ -246,6 +246,9 @@ impl Monitor {
 
     /// A timer of its, or its thread.
     pub(crate) fn recorder_woken(&mut self, id: u64) {
+        if live::woken(&mut self.tools, id) {
+            return;
+        }
         if id == FINISH_KEY.id {
             self.recorder.is_late = true;
             return;

@@ -189,6 +189,8 @@ impl Monitor {
         self.tools.config = config.into();
         self.cluster_reloaded(joined);
         self.offer_this(offer);
+        // The host's keys may be others.
+        self.plan_renewal(false);
         if self.housekeeping.runs() {
             self.housekeeping.run(&mut self.tools, &self.offer);
         }

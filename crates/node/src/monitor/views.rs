@@ -2,6 +2,7 @@
 //! (`monitor::live` does).
 
 use super::audit::Event;
+use super::timers::Timer;
 use fleetgate_policy::cluster::Identity;
 use fleetgate_sys::Fd;
 use fleetgate_wire::common::SessionId;
@@ -42,6 +43,8 @@ pub(super) struct View {
     /// To cut it.
     pub(super) cut: Fd,
     pub(super) stage: Stage,
+    /// So long he waits for the first that he sees.
+    pub(super) patience: Timer,
 }
 
 /// How far he is.

@@ -39,6 +39,6 @@ pub use role::{
 };
 pub use selector::{MAX_SELECTOR, Selector};
 pub use state::{
-    FRESH_SIGNED, Fresh, MAX_CLUSTER_ROLES, MAX_KEY, MAX_LOCKS, MAX_PROXIES, MAX_STATE, MAX_TRUSTED,
-    Retiring, STALE, STATE_SIGNED, State, Trust,
+    FRESH_SIGNED, Fresh, MAX_CLUSTER_ROLES, MAX_KEY, MAX_LOCKS, MAX_PROXIES, MAX_RECEIPT, MAX_STATE,
+    MAX_TRUSTED, RECEIPT_SIGNED, RecordingReceipt, Retiring, STALE, STATE_SIGNED, State, Trust,
 };

@@ -11,6 +11,10 @@ use std::collections::BTreeMap;
 pub const STATE_SIGNED: &[u8] = b"fleetgate-state-v1";
 /// What is signed in front of a sign of freshness, so that neither passes for the other.
 pub const FRESH_SIGNED: &[u8] = b"fleetgate-fresh-v1";
+/// What is signed in front of a receipt for a recording, likewise.
+pub const RECEIPT_SIGNED: &[u8] = b"fleetgate-recording-v1";
+/// The longest signature of a receipt.
+pub const MAX_RECEIPT: usize = 256;
 /// The most bytes of a state's document.
 pub const MAX_STATE: usize = 16 << 20;
 /// The most roles of a cluster.
@@ -149,5 +153,33 @@ impl Fresh {
     /// What is signed for its document.
     pub fn signed(document: &[u8]) -> Vec<u8> {
         [FRESH_SIGNED, document].concat()
+    }
+}
+
+/// That the cluster has a node's recording to its end. Only its signature travels: the node knows the rest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordingReceipt<'a> {
+    /// The session.
+    pub session: &'a [u8; 16],
+    /// So many of the recording's bytes are before the end of a block that its node signed, and `chain` is that block's hash.
+    pub length: u64,
+    /// The hash covers everything before it.
+    pub chain: &'a [u8; 32],
+    /// The node that made it.
+    pub node: &'a str,
+}
+
+impl RecordingReceipt<'_> {
+    /// What is signed for it.
+    pub fn signed(&self) -> Vec<u8> {
+        let length = self.length.to_be_bytes();
+        [
+            RECEIPT_SIGNED,
+            self.session,
+            &length,
+            self.chain,
+            self.node.as_bytes(),
+        ]
+        .concat()
     }
 }

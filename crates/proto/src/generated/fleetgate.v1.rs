@@ -23,7 +23,7 @@ pub struct RecordingKept {
     /// So many of its bytes are on auth's disk, and a signature of their maker covers them. What comes next begins here.
     #[prost(uint64, tag = "2")]
     pub offset: u64,
-    /// All of it is.
+    /// All of it is. Of a node's recording that is said in the answer to a question, or to the part that says so.
     #[prost(bool, tag = "3")]
     pub whole: bool,
     /// It is not kept, and will not be: why.
@@ -35,6 +35,10 @@ pub struct RecordingKept {
     /// Why now not.
     #[prost(string, tag = "6")]
     pub why: ::prost::alloc::string::String,
+    /// Of a node's recording that is whole: a signature of the cluster's state key over what is kept (docs/recording.md).
+    /// Proxies pass this message on, and cannot make one.
+    #[prost(bytes = "bytes", tag = "7")]
+    pub receipt: ::prost::bytes::Bytes,
 }
 /// From a proxy to auth. The first message of a stream has the source, and may have no part.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -105,6 +109,9 @@ pub struct ReadRecordingRequest {
     /// What for, for the audit event: "play", "export", "grep", "verify".
     #[prost(string, tag = "3")]
     pub purpose: ::prost::alloc::string::String,
+    /// Of those, the one that this machine made, or that is of this node; empty: there is one.
+    #[prost(string, tag = "4")]
+    pub node: ::prost::alloc::string::String,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RecordingBytes {
@@ -122,6 +129,9 @@ pub struct DeleteRecordingRequest {
     /// The whole id, in hexadecimal digits.
     #[prost(string, tag = "1")]
     pub session: ::prost::alloc::string::String,
+    /// As in ReadRecordingRequest.
+    #[prost(string, tag = "2")]
+    pub node: ::prost::alloc::string::String,
 }
 /// Generated client implementations.
 pub mod recordings_client {

@@ -5,7 +5,7 @@
 use fleetgate_sys::file::flags::{O_APPEND, O_CREAT, O_NOFOLLOW, O_WRONLY};
 use fleetgate_sys::{Errno, file};
 use fleetgate_wire::common::SessionId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -16,6 +16,9 @@ use std::path::Path;
 pub const DELIVERED: &str = "delivered";
 /// As much of it is read. What would stand behind is asked about again.
 const MAX: u64 = 64 << 20;
+
+/// The most reasons that are named.
+const MAX_REASONS: usize = 8;
 
 /// What became of a recording that is not to be sent any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +44,27 @@ pub fn of(day: &Path) -> BTreeMap<SessionId, Delivery> {
         line.clear();
     }
     all
+}
+
+/// Why the cluster refuses recordings that are still in `root`: each reason once.
+pub fn reasons(root: &Path) -> BTreeSet<String> {
+    let mut reasons = BTreeSet::new();
+    for day in super::children(root) {
+        let Ok(file) = File::open(day.join(DELIVERED)) else {
+            continue;
+        };
+        for line in BufReader::new(file.take(MAX)).split(b'\n').map_while(Result::ok) {
+            let line = String::from_utf8_lossy(&line);
+            if let Some((name, why)) = line.split_once(" refused: ")
+                && super::session(name).is_some()
+                && day.join(name).with_extension(super::RECORDING).exists()
+                && reasons.len() < MAX_REASONS
+            {
+                reasons.insert(why.to_owned());
+            }
+        }
+    }
+    reasons
 }
 
 fn parse(line: &[u8]) -> Option<(SessionId, Delivery)> {

@@ -366,3 +366,41 @@ fn an_encrypted_tail_becomes_blocks_without_a_key() {
     assert_eq!(frames, [event(0), event(1), event(2), (Kind::End, 2_000_000)]);
     fs::remove_dir_all(&root).expect("removed");
 }
+
+#[test]
+fn a_whole_recording_ends_at_one_of_few_places_and_no_other_does() {
+    let root = root("ends");
+    let session = [7; 16];
+    let Made { blocks, path, .. } = make(&root, &session).expect("made");
+    let mut writer = Writer::at(Position::start(&session));
+    let write = |block: &[u8]| file::write_all(blocks.raw(), block).expect("written");
+    push(&mut writer, Kind::Begin, 0);
+    write(&writer.close(None).expect("frames"));
+    let sign = |writer: &mut Writer| {
+        let statement = statement(&session, writer.position());
+        writer.sign(&signature::encode(&statement, b"a signature"))
+    };
+    write(&sign(&mut writer));
+    assert_eq!(ends(&path).expect("read"), [], "it goes on");
+    write(&writer.end(None, 9, b"{}"));
+    let mut all = vec![*writer.position()];
+    for _ in 0..2 {
+        write(&sign(&mut writer));
+        all.push(*writer.position());
+    }
+    let all: Vec<_> = all.iter().map(|at| (at.length, at.chain)).collect();
+    assert_eq!(ends(&path).expect("read"), all);
+    // Half a head more changes nothing, signatures without end are not followed, and what is no block is an error.
+    write(b"FGRB");
+    assert_eq!(ends(&path).expect("read"), all);
+    file::truncate(&blocks, all[2].0).expect("cut");
+    for _ in 0..20 {
+        write(&sign(&mut writer));
+    }
+    assert_eq!(ends(&path).expect("read").len(), 8);
+    file::truncate(&blocks, all[0].0).expect("cut");
+    write(&[7; 100]);
+    assert!(ends(&path).is_err());
+    assert!(ends(&root.join("none")).is_err());
+    fs::remove_dir_all(&root).expect("removed");
+}

@@ -38,6 +38,7 @@ impl Taking {
             session: vec![session; 16].into(),
             offset,
             whole,
+            receipt: vec![session; 83].into(),
             ..RecordingKept::default()
         };
         soon("room", self.to.send(kept)).await.expect("it listens");
@@ -83,10 +84,22 @@ fn upload(tunnel: &Tunnel, session: u8, bytes: &[u8]) {
 async fn answer(tunnel: &mut Tunnel, cluster: &Cluster, of: u8) -> UploadAnswer {
     tunnel
         .hear(cluster, "an answer", |word| match word {
-            FromTunnel::Uploaded { session, answer } if *session == [of; 16] => Some(answer.clone()),
+            FromTunnel::Uploaded {
+                session,
+                proxy,
+                answer,
+            } if *session == [of; 16] => {
+                assert_eq!(&**proxy, c"p1");
+                Some(answer.clone())
+            }
             _ => None,
         })
         .await
+}
+
+fn kept(session: u8) -> UploadAnswer {
+    let receipt = vec![session; 83];
+    UploadAnswer::Kept { receipt }
 }
 
 #[test]
@@ -106,7 +119,7 @@ fn a_recording_arrives_whole_from_where_the_cluster_had_it() {
         assert_eq!(taking.rest(1, 12_345).await, bytes[12_345..]);
         taking.kept(1, 500_000, false).await;
         taking.kept(1, 1_000_000, true).await;
-        assert_eq!(answer(&mut tunnel, &cluster, 1).await, UploadAnswer::Kept);
+        assert_eq!(answer(&mut tunnel, &cluster, 1).await, kept(1));
         // One that is refused, and one behind it.
         upload(&tunnel, 2, &bytes);
         upload(&tunnel, 3, &bytes[..100]);
@@ -127,7 +140,7 @@ fn a_recording_arrives_whole_from_where_the_cluster_had_it() {
         taking.kept(3, 0, false).await;
         assert_eq!(taking.rest(3, 0).await, bytes[..100]);
         taking.kept(3, 100, true).await;
-        assert_eq!(answer(&mut tunnel, &cluster, 3).await, UploadAnswer::Kept);
+        assert_eq!(answer(&mut tunnel, &cluster, 3).await, kept(3));
         tunnel.finish();
     });
 }
@@ -152,7 +165,7 @@ fn what_one_stream_could_not_finish_another_one_does() {
         second.kept(1, 65_536, false).await;
         assert_eq!(second.rest(1, 65_536).await, bytes[65_536..]);
         second.kept(1, 3_000_000, true).await;
-        assert_eq!(answer(&mut tunnel, &cluster, 1).await, UploadAnswer::Kept);
+        assert_eq!(answer(&mut tunnel, &cluster, 1).await, kept(1));
         // The connection itself, and a tunnel that is told to drain.
         upload(&tunnel, 2, &bytes[..100]);
         second.next().await;

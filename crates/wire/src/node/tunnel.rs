@@ -189,8 +189,8 @@ choice! {
         10 => Attest { proxy: CString },
         /// This proxy did not have lines of this file from there on kept; they are sent again. For the log.
         11 => AuditUnkept { proxy: CString, log: CString, offset: u64 },
-        /// The answer to [`ToTunnel::Upload`].
-        12 => Uploaded { session: SessionId, answer: UploadAnswer },
+        /// The answer to [`ToTunnel::Upload`], by this proxy; it is named for the log.
+        12 => Uploaded { session: SessionId, proxy: CString, answer: UploadAnswer },
     }
 }
 
@@ -213,8 +213,8 @@ record! {
 choice! {
     /// What came of sending a recording.
     pub enum UploadAnswer("answer about a recording") {
-        /// What was to be kept is.
-        0 => Kept,
+        /// What was to be kept is, says the proxy. Of a whole one the receipt proves it.
+        0 => Kept { receipt: Vec<u8> },
         /// It is not, and will not be.
         1 => Refused { why: CString },
         /// It is not now: to be sent again in so many seconds.

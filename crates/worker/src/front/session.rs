@@ -413,6 +413,9 @@ impl FrontConnection {
             session.closed = true;
             return self.core.close(ChannelId(channel));
         }
+        if session.exited {
+            session.pump.end_views_with_program();
+        }
         let running = matches!(session.stage, Stage::Running(_) | Stage::Ended(_) | Stage::Over);
         if !running || session.closed || !session.pump.is_drained() {
             return;

@@ -17,6 +17,8 @@ use fleetgate_wire::node::front::{FromFront, Ticket};
 use std::ffi::CStr;
 use std::time::Duration;
 
+/// A terminal holds less than this that was written and not read.
+const MAX_LAST: u64 = 64 << 10;
 /// So soon it is tried again where the terminal or the rate let nothing more in.
 const AGAIN: Duration = Duration::from_millis(50);
 
@@ -139,6 +141,15 @@ impl Pump {
         }
     }
 
+    /// The program has ended, and so does seeing it: with what it wrote last, whoever else writes to its terminal.
+    pub(super) fn end_views_with_program(&mut self) {
+        let is_read = !self.is_readable();
+        let until = self.views.as_ref().and_then(|views| views.until);
+        if until.is_some_and(|until| is_read || self.sent >= until) {
+            self.end_views();
+        }
+    }
+
     /// Viewers' last look.
     pub(super) fn end_views(&mut self) {
         if let Some(mut views) = self.views.take() {
@@ -213,14 +224,21 @@ impl FrontConnection {
         }
     }
 
-    /// Somebody sees it no more. Of a session that has ended he sees the last output, too: its own end is the end of his view.
+    /// Somebody sees it no more. Of a session that has ended he sees what its program wrote last, too.
     pub(super) fn end_view(&mut self, ticket: Ticket, viewer: u32) {
-        let channel = self.channel_of(ticket);
-        if let Some(Channel::Session(session)) = channel.and_then(|n| self.channels.get_mut(&n))
-            && !session.exited
-            && let Some(views) = &mut session.pump.views
-        {
-            views.leave(viewer);
+        let Some(channel) = self.channel_of(ticket) else {
+            return;
+        };
+        if let Some(Channel::Session(session)) = self.channels.get_mut(&channel) {
+            let last = session.pump.sent + MAX_LAST;
+            let Some(views) = &mut session.pump.views else {
+                return;
+            };
+            if !session.exited {
+                return views.leave(viewer);
+            }
+            views.until.get_or_insert(last);
+            self.settle(channel);
         }
     }
 

@@ -33,8 +33,12 @@ pub(super) struct Views {
     pub(super) all: Vec<View>,
     /// Those who see it as soon as the recorder has what was shown before.
     pub(super) coming: Vec<View>,
+    /// The session is over: so much of its output is the last that they see.
+    pub(super) until: Option<u64>,
     /// For the session's user.
     pub(super) notices: Vec<Vec<u8>>,
+    /// The words of the last of them, whether it rings, and how many behind it found no place.
+    last_notice: (String, bool, u32),
 }
 
 /// One of them.
@@ -81,7 +85,9 @@ impl Views {
             since: since.unwrap_or_else(micros),
             all: Vec::new(),
             coming: Vec::new(),
+            until: None,
             notices: Vec::new(),
+            last_notice: (String::new(), false, 0),
         }
     }
 
@@ -142,15 +148,28 @@ impl Views {
         self.put(Kind::Event, names.join(", ").as_bytes());
     }
 
-    /// A line for the session's user. It stands in the first row, where it covers what is read least, until the program
-    /// draws there. The cursor goes back to where the program left it.
+    /// A line for the session's user. Where too many wait already, the last of them says how many more there were.
     pub(super) fn notice(&mut self, words: &str, rings: bool) {
         if self.notices.len() < MAX_NOTICES {
-            let bell = if rings { "\x07" } else { "" };
-            let line = format!("\x1b7\x1b[1;1H\x1b[0;7m {words} \x1b[0m\x1b8{bell}");
-            self.notices.push(line.into_bytes());
+            self.notices.push(notice_line(words, rings));
+            self.last_notice = (words.to_owned(), rings, 0);
+            return;
+        }
+        let (last, last_rings, more) = &mut self.last_notice;
+        *last_rings |= rings;
+        *more = more.saturating_add(1);
+        let words = format!("{last}, and {more} more came or left");
+        if let Some(line) = self.notices.last_mut() {
+            *line = notice_line(&words, *last_rings);
         }
     }
+}
+
+/// It stands in the first row, where it covers what is read least, until the program draws there. The cursor goes back to where
+/// the program left it.
+fn notice_line(words: &str, rings: bool) -> Vec<u8> {
+    let bell = if rings { "\x07" } else { "" };
+    format!("\x1b7\x1b[1;1H\x1b[0;7m {words} \x1b[0m\x1b8{bell}").into_bytes()
 }
 
 impl View {
@@ -253,4 +272,30 @@ impl View {
 /// Of CLOCK_MONOTONIC.
 pub(super) fn micros() -> u64 {
     clock::monotonic().as_nanos().cast_unsigned() / 1000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_notice_that_has_a_place_says_how_many_have_none() {
+        let mut views = Views::new(None);
+        let shown = |line: &Vec<u8>| String::from_utf8_lossy(line).into_owned();
+        for n in 0..MAX_NOTICES {
+            views.notice(&format!("user{n} watches this session"), false);
+        }
+        let full: Vec<String> = views.notices.iter().map(shown).collect();
+        assert!(full.iter().all(|line| !line.contains("more")), "{full:?}");
+        views.notice("eve has joined this session and can type", true);
+        views.notice("eve has left this session", false);
+        assert_eq!(views.notices.len(), MAX_NOTICES);
+        let last = shown(&views.notices[MAX_NOTICES - 1]);
+        assert!(last.contains("user15 watches this session, and 2 more"), "{last}");
+        assert!(last.ends_with('\x07'), "who types rings: {last:?}");
+        // With places again it begins anew.
+        views.notices.clear();
+        views.notice("bob watches this session", false);
+        assert!(!shown(&views.notices[0]).contains("more"));
+    }
 }

@@ -208,36 +208,44 @@ fn others_see_what_the_client_sees_and_all_hear_who_is_there() {
 }
 
 #[test]
-fn a_viewer_gets_what_a_session_wrote_last() {
-    let mut w = World::new();
-    let (c, ch, user) = at_a_terminal(&mut w);
-    let mut bob = Viewer::come(&mut w, c, 1, "bob", false);
-    w.until(|w| contains(&w.output(c, ch, Stream::Main), "bob watches this session"));
-    // The front reads nothing of it before it hears of both ends.
-    write_all(&mut w, &user, b"the end\n");
-    drop(user);
-    let connection = w.clients[c].number;
-    let ended = ProcessEnd {
-        status: 0,
-        signalled: false,
-        core: false,
-    };
-    let ends = ToFront::Ended {
-        connection,
-        ticket: 1,
-        ended,
-        why: c"".into(),
-    };
-    w.front.say(&ends, &[]);
-    let sees_no_more = ToFront::EndView {
-        connection,
-        ticket: 1,
-        viewer: 1,
-    };
-    w.front.say(&sees_no_more, &[]);
-    bob.until(&mut w, "the end", |frames| contains(&output(frames), "the end"));
-    while bob.read() {
-        w.step(5);
+fn a_viewer_gets_what_a_session_wrote_last_and_no_more() {
+    // Somebody else may have its terminal open still, and write to it.
+    for others_write in [false, true] {
+        let mut w = World::new();
+        let (c, ch, user) = at_a_terminal(&mut w);
+        let mut bob = Viewer::come(&mut w, c, 1, "bob", false);
+        w.until(|w| contains(&w.output(c, ch, Stream::Main), "bob watches this session"));
+        // The front reads nothing of it before it hears of both ends.
+        write_all(&mut w, &user, b"the end\n");
+        let user = Some(user).filter(|_| others_write);
+        let connection = w.clients[c].number;
+        let ended = ProcessEnd {
+            status: 0,
+            signalled: false,
+            core: false,
+        };
+        let ends = ToFront::Ended {
+            connection,
+            ticket: 1,
+            ended,
+            why: c"".into(),
+        };
+        w.front.say(&ends, &[]);
+        let sees_no_more = ToFront::EndView {
+            connection,
+            ticket: 1,
+            viewer: 1,
+        };
+        w.front.say(&sees_no_more, &[]);
+        bob.until(&mut w, "the end", |frames| contains(&output(frames), "the end"));
+        while bob.read() {
+            w.step(5);
+        }
+        if let Some(user) = &user {
+            write_all(&mut w, user, b"and on\n");
+            w.until(|w| contains(&w.output(c, ch, Stream::Main), "and on"));
+            assert!(!contains(&output(&bob.frames()), "and on"));
+        }
     }
 }
 

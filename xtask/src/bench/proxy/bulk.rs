@@ -1,7 +1,7 @@
 //! Bytes, both ways, to one real node: through the proxy and directly to the node's own port, by the same client and
 //! cipher; and what the middle takes for them, beside the sshd in the middle of OpenSSH's `ssh -J`, whose two ends and
 //! middle all have aes128-gcm. Each transfer is an SSH connection of its own, for all; the one to the proxy is kept, as users have
-//! it. And the round trips of a cold one.
+//! it. And the round trips of a cold one. One node more records its sessions; its figures are ratios to those of the other.
 
 use crate::bench::ssh::cluster::{Cluster, Node};
 use crate::bench::ssh::group::Group;
@@ -22,22 +22,24 @@ pub const CPU_OF_JUMP: &str = "proxy CPU per byte, of ssh -J's middle sshd";
 /// Transfers per subject and case.
 const TRANSFERS: usize = 6;
 const THROUGH: &str = "through the proxy";
+const RECORDED: &str = "through the proxy, recorded";
 const DIRECT: &str = "direct";
 const JUMP: &str = "ssh -J";
 
 /// Measures.
 pub fn measure(bench: &mut Bench, world: &World, cluster: &Cluster) -> Result {
-    let node = cluster.node(world)?;
+    let (node, recorded) = (cluster.node(world)?, cluster.recorded_node(world)?);
     round_trips(bench, cluster, &node)?;
     let (middle, end) = (Server::start(world, SSHD)?, Server::start(world, SSHD)?);
     let jump = jump_config(world, &middle, &end)?;
     let large = world.at.join("large");
     let (mut wall, mut cpu) = (Vec::new(), Vec::new());
     for way in ["down", "up"] {
-        let used = [RefCell::default(), RefCell::default()];
+        let used = [const { RefCell::new(Vec::new()) }; 3];
         let transfer = |make: &dyn Fn() -> Command, counted: Option<(&Group, &RefCell<Vec<f64>>)>| {
             let before = counted.map(|(group, _)| group.cpu_at_rest()).transpose()?;
             let speed = transfer(make(), way, &large)?;
+            recorded.delivered()?;
             if let (Some((group, used)), Some(before)) = (counted, before) {
                 used.borrow_mut()
                     .push((group.cpu_at_rest()? - before) as f64 / LARGE as f64);
@@ -48,11 +50,13 @@ pub fn measure(bench: &mut Bench, world: &World, cluster: &Cluster) -> Result {
             "down" => format!("cat {}", large.display()),
             _ => "wc -c".to_owned(),
         };
-        let through = || {
+        let by_proxy = |node: &Node| {
             let mut command = cluster.ssh();
             command.args([&node.login(), &words]);
             command
         };
+        let through = || by_proxy(&node);
+        let through_recorded = || by_proxy(&recorded);
         let direct = || direct(cluster, &node, &words);
         let jumping = || {
             let mut command = Command::new(&world.ssh);
@@ -69,14 +73,20 @@ pub fn measure(bench: &mut Bench, world: &World, cluster: &Cluster) -> Result {
                 Subject::sampled(THROUGH, || transfer(&through, Some((&cluster.group, &used[0])))),
                 Subject::sampled(DIRECT, || transfer(&direct, None)),
                 Subject::sampled(JUMP, || transfer(&jumping, Some((&middle.group, &used[1])))),
+                // What the cluster does for its recording counts with it, and falls on no other subject.
+                Subject::sampled(RECORDED, || {
+                    transfer(&through_recorded, Some((&cluster.group, &used[2])))
+                }),
             ],
         )?;
         wall.push(bench.median(&case, THROUGH)? / bench.median(&case, DIRECT)?);
+        bench.compare(&case, RECORDED, THROUGH)?;
         let case = format!("bulk {way}, CPU in the middle");
-        for (subject, used) in [THROUGH, JUMP].into_iter().zip(used) {
+        for (subject, used) in [THROUGH, JUMP, RECORDED].into_iter().zip(used) {
             // The first was to warm up.
             bench.record(&case, subject, "us/MiB", used.into_inner().split_off(1));
         }
+        bench.compare(&case, RECORDED, THROUGH)?;
         cpu.push(bench.median(&case, THROUGH)? / bench.median(&case, JUMP)?);
     }
     // The worse direction counts.

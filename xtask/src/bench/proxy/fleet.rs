@@ -1,14 +1,16 @@
 //! A fleet: the proxy's memory with no, 100, 1,000 and 10,000 tunnels of nodes, each a TLS connection with a post-quantum
 //! handshake; then for open sessions of one user; what heartbeats cost; how long the list of all nodes takes. What the
-//! kernel has for sockets is not in it.
+//! kernel has for sockets is not in it. Simulated nodes record nothing: recorded sessions are of real ones ([`recorded`]).
 
+use super::recorded::{self, Showing};
 use crate::bench::ssh::cluster::{Cluster, Memory};
 use crate::bench::ssh::load::Load;
+use crate::bench::ssh::world::World;
 use crate::bench::{Bench, Subject};
 use crate::shell::Result;
 use std::process::Stdio;
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Names of promises.
 pub const TUNNEL: &str = "proxy memory of an idle node tunnel, of 40 KB";
@@ -28,7 +30,7 @@ const OURS: &str = "fleetgate";
 const LIST_CASE: &str = "fleetgate ls, 10,000 nodes";
 
 /// Measures.
-pub fn measure(bench: &mut Bench, cluster: &Cluster) -> Result {
+pub fn measure(bench: &mut Bench, world: &World, cluster: &Cluster) -> Result {
     let mut nodes = Load::fleet(bench, cluster, &[])?;
 
     let none = memory(bench, cluster, "no tunnel")?;
@@ -44,13 +46,7 @@ pub fn measure(bench: &mut Bench, cluster: &Cluster) -> Result {
     // The larger of both figures, with all of them.
     bench.promise(TUNNEL, tunnel / 40.0)?;
     heartbeats(bench, cluster)?;
-    bench.run(
-        LIST_CASE,
-        "ms",
-        2,
-        LISTS,
-        vec![Subject::timed(OURS, || list(cluster))],
-    )?;
+    lists(bench, world, cluster)?;
     bench.promise(LIST, bench.median(LIST_CASE, OURS)? / 100.0)?;
 
     // What the first session sets up for all stays out of it.
@@ -100,6 +96,28 @@ fn heartbeats(bench: &mut Bench, cluster: &Cluster) -> Result {
         bench.record("CPU a minute, 10,000 idle nodes", service, "s", vec![a_minute]);
     }
     Ok(())
+}
+
+/// The list of all nodes; also while a session is recorded on a real node, and shows as much as it can. That node is not there
+/// for anything else.
+fn lists(bench: &mut Bench, world: &World, cluster: &Cluster) -> Result {
+    let node = cluster.recorded_node(world)?;
+    let mut showing = Showing::begin(cluster, &node)?;
+    let recorded = || {
+        showing.shows()?;
+        let begun = Instant::now();
+        list(cluster)?;
+        let taken = begun.elapsed().as_secs_f64() * 1e3;
+        // What it has shown is with auth before the next list.
+        sleep(recorded::CALM);
+        Ok(taken)
+    };
+    let subjects = vec![
+        Subject::timed(OURS, || list(cluster)),
+        Subject::sampled(recorded::NAME, recorded),
+    ];
+    bench.run(LIST_CASE, "ms", 2, LISTS, subjects)?;
+    bench.compare(LIST_CASE, recorded::NAME, OURS)
 }
 
 fn list(cluster: &Cluster) -> Result {

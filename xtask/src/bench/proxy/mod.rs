@@ -7,6 +7,7 @@
 mod bulk;
 mod fleet;
 pub mod intake;
+mod recorded;
 
 use super::{Bench, Goal, Promised};
 use crate::bench::ssh::cluster::Cluster;
@@ -44,5 +45,8 @@ pub fn measure(bench: &mut Bench) -> Result {
     bulk::measure(bench, &world, &cluster)?;
     drop(cluster);
     let cluster = Cluster::start(&world, "fleet")?;
-    fleet::measure(bench, &cluster)
+    fleet::measure(bench, &world, &cluster)?;
+    drop(cluster);
+    let cluster = Cluster::start(&world, "sessions")?;
+    recorded::sessions(bench, &world, &cluster)
 }

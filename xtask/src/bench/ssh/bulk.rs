@@ -3,7 +3,7 @@
 //! byte leaves out the user's `cat` and `wc`, the same for all: `bench-usage` tells what they took, to the microsecond.
 
 use super::CIPHER;
-use super::server::{Kind, Master, OURS, SSHD, Server};
+use super::server::{Kind, Master, OURS, RECORDED, SSHD, Server};
 use super::world::{LARGE, World, login};
 use crate::bench::{Bench, Subject};
 use crate::shell::Result;
@@ -26,7 +26,7 @@ const TRANSFERS: usize = 10;
 
 /// Measures.
 pub fn measure(bench: &mut Bench, world: &World) -> Result {
-    let kinds = [OURS, SSHD, Kind::Dropbear, Kind::Go];
+    let kinds = [OURS, SSHD, Kind::Dropbear, Kind::Go, RECORDED];
     let servers: Vec<Server> = kinds
         .into_iter()
         .map(|k| Server::start(world, k))
@@ -53,6 +53,9 @@ pub fn measure(bench: &mut Bench, world: &World) -> Result {
                 let used = used.into_inner();
                 let measured = used[used.len() - bench.times(TRANSFERS)..].to_vec();
                 bench.record(&cpu_case, &line.name, "us/MiB", measured);
+            }
+            for case in [&case, &cpu_case] {
+                bench.compare(case, RECORDED.name(), OURS.name())?;
             }
             let ratio = |case: &str| {
                 Ok::<f64, String>(bench.median(case, OURS.name())? / bench.median(case, SSHD.name())?)
@@ -156,7 +159,7 @@ impl<'a> Line<'a> {
         Subject::sampled(&self.name, move || {
             let words = self.words(way);
             let mut command = self.command(way, &words)?;
-            let before = self.server.group.cpu_at_rest()?;
+            let before = self.server.cpu_at_rest(self.world)?;
             let start = Instant::now();
             let out = command.spawn().and_then(|child| child.wait_with_output());
             let taken = start.elapsed().as_secs_f64();
@@ -167,7 +170,7 @@ impl<'a> Line<'a> {
                 let state = format!("{} moved {:?}: {}", self.name, said.trim(), out.status);
                 return Err(format!("{state}: {}", self.server.said()));
             }
-            let after = self.server.group.cpu_at_rest()?;
+            let after = self.server.cpu_at_rest(self.world)?;
             let users = self.users_part()?;
             used.borrow_mut()
                 .push(((after - before) as f64 - users) / LARGE as f64);

@@ -178,9 +178,19 @@ impl Cluster {
 
     /// A real node of it, with a port of its own.
     pub fn node(&self, world: &World) -> Result<Node> {
+        self.node_that(world, false)
+    }
+
+    /// The same of one that records its sessions, input too.
+    pub fn recorded_node(&self, world: &World) -> Result<Node> {
+        self.node_that(world, true)
+    }
+
+    fn node_that(&self, world: &World, is_recorded: bool) -> Result<Node> {
         let member = self.member()?;
+        let recordings = is_recorded.then(|| self.at.join(format!("{}-recordings", member.name)));
         let port = free_port()?;
-        let text = format!(
+        let mut text = format!(
             "[node]\nlisten = [\"127.0.0.1:{port}\"]\nhost_keys = [\"{}\"]\nstate_directory = \"{}\"\npam = \"off\"\n\
              motd = false\n[node.commands.echo]\nargv = [\"/bin/echo\", \"OK\"]\n\
              [node.commands.load]\nargv = {:?}\n",
@@ -188,15 +198,20 @@ impl Cluster {
             member.state.display(),
             CHECK_LOAD.split(' ').collect::<Vec<_>>()
         );
+        if let Some(directory) = &recordings {
+            text += "[node.recording]\n";
+            text += &super::recordings::settings(directory, "full");
+        }
         std::fs::write(&member.config, text).map_err(|e| format!("{}: {e}", member.config.display()))?;
         self.join(&member)?;
         let group = Group::new(&format!("node-{port}"))?;
-        let log = self.at.join("node-log");
+        let log = self.at.join(format!("{}-log", member.name));
         let up = start(world, &self.fleetgate, &group, &member.state, &log, port)?;
         let node = Node {
             name: member.name,
             port,
             group,
+            recordings,
             _up: Up(up),
         };
         let until = Instant::now() + UP_WITHIN;
@@ -294,6 +309,8 @@ pub struct Node {
     pub port: u16,
     /// Its processes.
     pub group: Group,
+    /// Where it keeps recordings, where it makes any.
+    recordings: Option<PathBuf>,
     _up: Up,
 }
 
@@ -301,6 +318,13 @@ impl Node {
     /// Whom `fleetgate ssh` is told to reach: a login on it.
     pub fn login(&self) -> String {
         format!("{}@{}", login(0), self.name)
+    }
+
+    /// Waits until auth has what it has recorded.
+    pub fn delivered(&self) -> Result {
+        self.recordings
+            .as_deref()
+            .map_or(Ok(()), super::recordings::delivered)
     }
 }
 

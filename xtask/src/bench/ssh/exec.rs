@@ -2,7 +2,7 @@
 //! and what processor time the server spends on it, until it has come to rest again.
 
 use super::CIPHER;
-use super::server::{Kind, Master, OURS, SSHD, Server};
+use super::server::{Kind, Master, OURS, RECORDED, SSHD, Server};
 use super::world::{World, login};
 use crate::bench::{Bench, Subject};
 use crate::shell::Result;
@@ -39,7 +39,7 @@ pub fn measure(bench: &mut Bench, world: &World) -> Result {
             watched: false,
             alone: false,
             installed: false,
-            recorded: false,
+            recorded: None,
         },
         Kind::Sshd { pam: true },
         Kind::Ours {
@@ -48,18 +48,19 @@ pub fn measure(bench: &mut Bench, world: &World) -> Result {
             watched: false,
             alone: true,
             installed: false,
-            recorded: false,
+            recorded: None,
         },
+        RECORDED,
     ];
     let servers: Vec<Server> = kinds
         .into_iter()
         .map(|k| Server::start(world, k))
         .collect::<Result<_>>()?;
     let cold = |server: &Server, name: &str| server.client(world, name, CIPHER);
-    timed_with_cpu(bench, COLD, COLDS, &servers, |server, _| {
+    timed_with_cpu(bench, COLD, COLDS, (world, &servers), |server, _| {
         Ok(cold(server, &login(0)))
     })?;
-    timed_with_cpu(bench, FIRST, COLDS, &servers, |server, turn| {
+    timed_with_cpu(bench, FIRST, COLDS, (world, &servers), |server, turn| {
         Ok(cold(server, &login(turn + 1)))
     })?;
 
@@ -68,7 +69,7 @@ pub fn measure(bench: &mut Bench, world: &World) -> Result {
         .iter()
         .map(|s| Master::connect(world, s, &login(0), CIPHER))
         .collect::<Result<_>>()?;
-    timed_with_cpu(bench, WARM, WARMS, &servers, |server, _| {
+    timed_with_cpu(bench, WARM, WARMS, (world, &servers), |server, _| {
         let at = servers
             .iter()
             .position(|s| s.port == server.port)
@@ -84,6 +85,10 @@ pub fn measure(bench: &mut Bench, world: &World) -> Result {
     bench.run(ALONE, "ms", WARM_UP, WARMS, vec![alone])?;
 
     let (ours, sshd) = (OURS.name(), SSHD.name());
+    for case in [COLD, FIRST, WARM] {
+        bench.compare(case, RECORDED.name(), ours)?;
+        bench.compare(&cpu_of(case), RECORDED.name(), ours)?;
+    }
     let worse = |of: &dyn Fn(&str) -> Result<f64>| Ok::<f64, String>(of(COLD)?.max(of(FIRST)?));
     let wall = worse(&|case| Ok(bench.median(case, ours)? / bench.median(case, sshd)?))?;
     let cpu = worse(&|case| Ok(bench.median(&cpu_of(case), ours)? / bench.median(&cpu_of(case), sshd)?))?;
@@ -101,11 +106,11 @@ fn timed_with_cpu(
     bench: &mut Bench,
     case: &str,
     n: usize,
-    servers: &[Server],
+    (world, servers): (&World, &[Server]),
     client: impl Fn(&Server, usize) -> Result<Command>,
 ) -> Result {
     let used: Vec<RefCell<Vec<f64>>> = servers.iter().map(|_| RefCell::default()).collect();
-    let subject = |(server, used)| one(server, used, &client);
+    let subject = |(server, used)| one(world, server, used, &client);
     bench.run(
         case,
         "ms",
@@ -123,6 +128,7 @@ fn timed_with_cpu(
 }
 
 fn one<'a>(
+    world: &'a World,
     server: &'a Server,
     used: &'a RefCell<Vec<f64>>,
     client: &'a dyn Fn(&Server, usize) -> Result<Command>,
@@ -134,7 +140,7 @@ fn one<'a>(
         let start = Instant::now();
         server.run(command, &["true"])?;
         let taken = start.elapsed().as_secs_f64() * 1e3;
-        let after = server.group.cpu_at_rest()?;
+        let after = server.cpu_at_rest(world)?;
         used.borrow_mut().push((after - before) as f64 / 1e3);
         Ok(taken)
     })

@@ -9,7 +9,7 @@
 use super::group::Memory;
 use super::images::Rung;
 use super::load::Load;
-use super::server::{Kind, OURS, SSHD, Server};
+use super::server::{Kind, OURS, RECORDED, SSHD, Server};
 use super::world::{LOGINS, World, login};
 use crate::bench::{Bench, Goal, Promised};
 use crate::shell::Result;
@@ -99,7 +99,7 @@ const WITH_PAM: Kind = Kind::Ours {
     watched: false,
     alone: false,
     installed: false,
-    recorded: false,
+    recorded: None,
 };
 
 /// Measures.
@@ -111,7 +111,7 @@ pub fn measure(bench: &mut Bench) -> Result {
     let idle_only = [INSTALLED, ALONE, ALONE_INSTALLED, WITH_PAM];
     let mut rows = Rows::default();
     for _ in 0..bench.rounds(ROUNDS) {
-        for kind in kinds.iter().copied().chain(idle_only) {
+        for kind in kinds.iter().copied().chain(idle_only).chain([RECORDED]) {
             let server = Server::start(world, kind)?;
             let load = world.load(server.port)?;
             let watched = Watched {
@@ -120,19 +120,24 @@ pub fn measure(bench: &mut Bench) -> Result {
                 load,
                 processes: 0,
             };
-            watched
-                .round(&mut rows, !idle_only.contains(&kind))
-                .map_err(|e| format!("memory of {}: {e}", kind.name()))?;
+            let measured = match kind {
+                RECORDED => watched.recorded(&mut rows),
+                _ => watched.round(&mut rows, !idle_only.contains(&kind)),
+            };
+            measured.map_err(|e| format!("memory of {}: {e}", kind.name()))?;
         }
     }
     for case in &rows.order {
-        for kind in kinds.iter().copied().chain(idle_only) {
+        for kind in kinds.iter().copied().chain(idle_only).chain([RECORDED]) {
             if let Some(samples) = rows.samples.remove(&(case.clone(), kind.name())) {
                 bench.record(case, kind.name(), "KB PSS", samples);
             }
         }
     }
     let ours = OURS.name();
+    for case in [FIRST_CASE, FURTHER_CASE, SHELL_CASE] {
+        bench.compare(case, RECORDED.name(), ours)?;
+    }
     for (promise, kind) in [(IDLE, OURS), (IDLE_INSTALLED, INSTALLED)] {
         let (started, resting) = (
             bench.median(STARTED, kind.name())?,
@@ -144,6 +149,12 @@ pub fn measure(bench: &mut Bench) -> Result {
     bench.promise(FURTHER, bench.median(FURTHER_CASE, ours)? / 64.0)?;
     bench.promise(SHELL, bench.median(SHELL_CASE, ours)? / 200.0)
 }
+
+/// Connections, and the kilobytes with them.
+type Point = (usize, f64);
+
+const OF_ONE: &str = "of one login";
+const OF_MANY: &str = "of as many logins";
 
 /// A fresh server, its clients, and how many processes it has when nobody is connected.
 struct Watched<'a> {
@@ -174,18 +185,55 @@ impl Watched<'_> {
             return Ok(());
         }
 
-        let one = [login(0)];
-        let all: Vec<String> = (0..LOGINS).map(login).collect();
-        let of_one = self.climb(rows, "of one login", &one)?;
-        let of_many = self.climb(rows, "of as many logins", &all)?;
-        let (single, last) = (of_one[0], COUNTS.len() - 1);
+        let of_one = self.climb(rows, OF_ONE, &COUNTS)?;
+        self.closes(rows, OF_ONE)?;
+        let of_many = self.climb(rows, OF_MANY, &COUNTS)?;
+        self.closes(rows, OF_MANY)?;
+        self.connections(rows, resting, &of_one, &of_many);
+        self.shells(rows)?;
+        self.close()?;
+        rows.add("memory, shells closed again", kind, self.memory()?);
+        Ok(())
+    }
+
+    /// What is measured of a node that records: connections and shells, by fewer looks.
+    fn recorded(mut self, rows: &mut Rows) -> Result {
+        // The recorder ends when nothing was recorded for a minute; a session that stays keeps it. The last of the logins has
+        // its front by that, which makes the average of a hundred logins less by a hundredth.
+        let mut stays = self.world.load(self.server.port)?;
+        stays.ask(&format!("open 1 {}", login(LOGINS - 1)))?;
+        stays.ask("shells")?;
+        let idle = self.look()?;
+        idle.images.are(
+            &["front", "recorder", "resolver", "session", "tunnel"],
+            Rung::Memory,
+        )?;
+        self.processes = self.server.group.processes()?.len();
+        let of_one = self.climb(rows, OF_ONE, &[COUNTS[0], COUNTS[2], COUNTS[3]])?;
+        self.close()?;
+        let of_many = self.climb(rows, OF_MANY, &COUNTS[3..])?;
+        self.close()?;
+        self.connections(rows, idle.kilobytes(), &of_one, &of_many);
+        self.shells(rows)
+    }
+
+    /// What a connection costs, by what there was at some numbers of them.
+    fn connections(&self, rows: &mut Rows, resting: f64, of_one: &[Point], of_many: &[Point]) {
+        let (kind, single) = (self.server.kind, of_one[0].1);
         // The first one alone, or the average of a hundred logins: the larger.
-        let average = (of_many[last] - resting) / COUNTS[last] as f64;
+        let average = of_many
+            .last()
+            .map_or(0.0, |(count, all)| (all - resting) / *count as f64);
         rows.add(FIRST_CASE, kind, average.max(single - resting));
         // By the slope to 20 and to 100: the larger.
-        let slope = |n: usize| (of_one[n] - single) / (COUNTS[n] - 1) as f64;
-        rows.add(FURTHER_CASE, kind, slope(last).max(slope(last - 1)));
+        let slopes = of_one.iter().rev().take(2);
+        let slopes = slopes.map(|(count, all)| (all - single) / (count - 1) as f64);
+        rows.add(FURTHER_CASE, kind, slopes.fold(f64::MIN, f64::max));
+    }
 
+    /// What an open shell costs. They stay open.
+    fn shells(&mut self, rows: &mut Rows) -> Result {
+        let kind = self.server.kind;
         self.load.ask(&format!("open {SHELLS} {}", login(0)))?;
         let without = self.memory()?;
         self.load.ask("shells")?;
@@ -193,17 +241,21 @@ impl Watched<'_> {
         self.server.counts_all()?;
         rows.add(&format!("memory, {SHELLS} with open shells"), kind, with);
         rows.add(SHELL_CASE, kind, (with - without) / SHELLS as f64);
-        self.close()?;
-        rows.add("memory, shells closed again", kind, self.memory()?);
         Ok(())
     }
 
-    /// Connections of `logins`, in turn, more and more, then closed; what there was at each of [`COUNTS`].
-    fn climb(&mut self, rows: &mut Rows, whose: &str, logins: &[String]) -> Result<Vec<f64>> {
+    /// Connections of one login or of all in turn, more and more; what there was at each of `counts`.
+    fn climb(&mut self, rows: &mut Rows, whose: &str, counts: &[usize]) -> Result<Vec<Point>> {
         let kind = self.server.kind;
+        let logins: Vec<String> = (0..LOGINS).map(login).collect();
+        let logins = if whose == OF_ONE {
+            &logins[..1]
+        } else {
+            &logins[..]
+        };
         let mut found = Vec::new();
         let mut open = 0;
-        for count in COUNTS {
+        for &count in counts {
             let next: Vec<&str> = (open..count)
                 .map(|n| logins[n % logins.len()].as_str())
                 .take(logins.len())
@@ -213,12 +265,21 @@ impl Watched<'_> {
             open = count;
             let kilobytes = self.memory()?;
             rows.add(&format!("memory, {count} {whose}"), kind, kilobytes);
-            found.push(kilobytes);
+            found.push((count, kilobytes));
         }
         self.server.counts_all()?;
-        self.close()?;
-        rows.add(&format!("memory, closed again, {whose}"), kind, self.memory()?);
         Ok(found)
+    }
+
+    /// Closes all, and looks at what is left.
+    fn closes(&mut self, rows: &mut Rows, whose: &str) -> Result {
+        self.close()?;
+        rows.add(
+            &format!("memory, closed again, {whose}"),
+            self.server.kind,
+            self.memory()?,
+        );
+        Ok(())
     }
 
     /// Closes all and waits until the processes that were for them are gone, or have had their time.

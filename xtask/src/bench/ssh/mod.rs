@@ -7,6 +7,10 @@
 //!
 //! What they keep in memory is `ssh-memory` ([`memory`]): most of it is waiting until each of them rests.
 //!
+//! One node more records its sessions, input too (`[recording] sessions = "full"`), and sends the recordings to auth. Its figures are
+//! given as ratios to those of the node that does not, and promise nothing. Each sample waits until auth has the recording, so
+//! that it costs no other subject anything.
+//!
 //! Every node of ours has joined a cluster ([`cluster`]) and holds its tunnel to it, so a promise that holds here holds for
 //! a joined node: its tunnel, its audit lines on their way and its own look at the cluster's state are in all figures. Auth
 //! and proxy run beside it, are idle but for these lines, and are not measured. Clients come to the node's own port with
@@ -21,6 +25,7 @@ pub(super) mod load;
 mod many;
 pub mod memory;
 pub mod record;
+pub(super) mod recordings;
 pub mod rsync;
 pub(super) mod server;
 mod steps;

@@ -6,12 +6,13 @@
 //! without one. The typed key goes to `cat` in a terminal that echoes it.
 
 use super::CIPHER;
+use super::recordings;
 use super::server::{Kind, Master, OURS, Server};
 use super::world::{LARGE, World, login};
 use crate::bench::{Bench, Goal, Promised, Subject, rival};
 use crate::shell::{Result, build_benches};
 use std::io::{Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -52,7 +53,7 @@ pub(super) const RECORDED: Kind = Kind::Ours {
     watched: false,
     alone: true,
     installed: false,
-    recorded: true,
+    recorded: Some("output"),
 };
 pub(super) const PLAIN: Kind = OURS.with(true, false);
 
@@ -348,11 +349,11 @@ pub(super) fn finished<T>(
     session: impl FnOnce() -> Result<T>,
 ) -> Result<(f64, T)> {
     let directory = world.recordings(line.server.port);
-    let before = recordings(&directory);
+    let before = recordings::files(&directory);
     let done = session()?;
     let until = Instant::now() + Duration::from_secs(10);
     loop {
-        let new = recordings(&directory)
+        let new = recordings::files(&directory)
             .into_iter()
             .find(|path| !before.contains(path) && !path.with_extension("tail").exists());
         match new {
@@ -361,13 +362,4 @@ pub(super) fn finished<T>(
             None => sleep(Duration::from_millis(20)),
         }
     }
-}
-
-fn recordings(directory: &Path) -> Vec<PathBuf> {
-    let days = std::fs::read_dir(directory).into_iter().flatten().flatten();
-    let files = days.flat_map(|day| std::fs::read_dir(day.path()).into_iter().flatten().flatten());
-    files
-        .map(|file| file.path())
-        .filter(|path| path.extension().is_some_and(|ending| ending == "rec"))
-        .collect()
 }

@@ -2,6 +2,7 @@
 
 use super::cluster::Member;
 use super::group::Group;
+use super::recordings;
 use super::world::World;
 use crate::shell::Result;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -28,8 +29,8 @@ pub enum Kind {
         alone: bool,
         /// With the images where a package installs them.
         installed: bool,
-        /// Recording what every session shows.
-        recorded: bool,
+        /// Recording every session, as much of it as this word of `[recording]` says.
+        recorded: Option<&'static str>,
     },
     /// OpenSSH's, of the distribution.
     Sshd {
@@ -49,7 +50,16 @@ pub const OURS: Kind = Kind::Ours {
     watched: false,
     alone: false,
     installed: false,
-    recorded: false,
+    recorded: None,
+};
+/// The same with every session recorded, input too, and with its recordings on their way to auth.
+pub const RECORDED: Kind = Kind::Ours {
+    pam: false,
+    timed: false,
+    watched: false,
+    alone: false,
+    installed: false,
+    recorded: Some("full"),
 };
 /// OpenSSH's, likewise.
 pub const SSHD: Kind = Kind::Sshd { pam: false };
@@ -59,7 +69,9 @@ impl Kind {
     pub fn name(self) -> &'static str {
         match self {
             Kind::Ours { timed: true, .. } => "fleetgate, timed",
-            Kind::Ours { recorded: true, .. } => "fleetgate, recorded",
+            Kind::Ours {
+                recorded: Some(_), ..
+            } => "fleetgate, recorded",
             Kind::Ours {
                 alone: true,
                 installed: true,
@@ -132,10 +144,9 @@ impl Kind {
                 if watched {
                     more += "audit = \"files\"\n";
                 }
-                if recorded {
-                    let directory = world.recordings(port);
-                    let directory = directory.display();
-                    more += &format!("[recording]\nsessions = \"output\"\ndirectory = \"{directory}\"\n");
+                if let Some(sessions) = recorded {
+                    more += "[recording]\n";
+                    more += &recordings::settings(&world.recordings(port), sessions);
                 }
                 let alone = world.at.join("alone");
                 node_toml(
@@ -301,6 +312,23 @@ impl Server {
     /// An error if one of its processes is not counted.
     pub fn counts_all(&self) -> Result {
         self.group.has_all_of(self.child.id())
+    }
+
+    /// Microseconds of processor time, once it is at rest; one that records rests when auth has its recordings, and auth does.
+    pub fn cpu_at_rest(&self, world: &World) -> Result<u64> {
+        let is_recorded = matches!(
+            self.kind,
+            Kind::Ours {
+                recorded: Some(_),
+                alone: false,
+                ..
+            }
+        );
+        if is_recorded {
+            recordings::delivered(&world.recordings(self.port))?;
+            world.cluster()?.group.cpu_at_rest()?;
+        }
+        self.group.cpu_at_rest()
     }
 
     /// A client's command for this server, as `login`.

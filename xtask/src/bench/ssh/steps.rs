@@ -26,7 +26,7 @@ pub fn measure(bench: &mut Bench, world: &World) -> Result {
             watched: false,
             alone: false,
             installed: false,
-            recorded: false,
+            recorded: None,
         },
     )?;
     // Each the first of its login: a front has to start.

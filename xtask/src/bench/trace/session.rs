@@ -27,7 +27,7 @@ const WATCHED: Kind = Kind::Ours {
     watched: true,
     alone: false,
     installed: false,
-    recorded: false,
+    recorded: None,
 };
 const SUBJECTS: [(&str, Kind); 3] = [
     ("unwatched", OURS),

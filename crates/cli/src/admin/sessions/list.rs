@@ -30,12 +30,24 @@ struct Session {
 
 /// Prints them.
 pub fn list(given: &Arguments) -> Outcome {
+    if given.number("limit") == Some(0) {
+        return Err(given
+            .wrong("`--limit` is a number from 1 on, not 0: leave it out for all of them")
+            .into());
+    }
     if recordings::is_asked_for(given) {
         return recordings::list(given);
     }
     let all = given.has("all");
     let mut sessions = match scope(given)? {
-        Scope::Cluster => of_cluster(given, all)?,
+        Scope::Cluster => of_cluster(given, all).map_err(|e| match e {
+            // Who administers nothing may still list recordings.
+            ClientError::Refused(why) => ClientError::Refused(format!(
+                "{why}\n`fleetgate sessions ls --running --cluster` lists the recorded sessions that run and that your roles let \
+                 you see"
+            )),
+            other => other,
+        })?,
         Scope::Here(config) => of_machine(&config, all)?,
     };
     sessions.retain(|session| (all || session.runs) && is_wanted(session, given));
@@ -57,7 +69,10 @@ pub fn list(given: &Arguments) -> Outcome {
 /// The node on which the session runs whose id begins so, as auth knows it.
 pub fn node_of(given: &Arguments, id: &str) -> Result<String, Box<dyn std::error::Error>> {
     let running = of_cluster(given, false).map_err(|e| {
-        format!("{e}\nWhere the session runs is for auth to say; with `--node NODE` nobody has to be asked")
+        format!(
+            "auth has no recording of the session {id} that you may list, and says to administrators alone where others run: \
+             give `--node NODE`. A session that is not recorded always needs it, and a recorded one in its first five minutes\n{e}"
+        )
     })?;
     let is = |session: &&Session| session.runs && text(&session.started, "session").starts_with(id);
     let nodes: Vec<&str> = running

@@ -3,6 +3,7 @@
 //! `fleetgate_recorder::upload`.
 
 use super::{GREW_KEY, hex};
+use crate::config::cluster::ReceiptKeys;
 use crate::config::offer::Offer;
 use crate::config::recording::Settings;
 use crate::monitor::audit::{Audit, Event};
@@ -11,10 +12,11 @@ use crate::monitor::tools::Tools;
 use fleetgate_recorder::directory::begun::Begun;
 use fleetgate_recorder::directory::{self, Bounds, Finished, Kept, MAX_RECORDINGS, delivered};
 use fleetgate_recorder::shares::SCARCE;
-use fleetgate_recorder::upload::{Extent, Outcome, Uploads};
+use fleetgate_recorder::upload::{Doubt, Extent, Outcome, Uploads};
 use fleetgate_sys::{Fd, clock, epoll, poll};
 use fleetgate_wire::common::SessionId;
 use fleetgate_wire::node::tunnel::{ToTunnel, UploadAnswer};
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -64,7 +66,17 @@ enum News {
     Settings(Place),
     Tunnel(Option<u64>),
     Grew(SessionId, PathBuf, Extent),
-    Answered(SessionId, UploadAnswer),
+    Answered(SessionId, Answer),
+}
+
+/// What the tunnel says of a recording.
+pub struct Answer {
+    /// By which proxy.
+    pub proxy: String,
+    /// What.
+    pub answer: UploadAnswer,
+    /// Whose receipts count now.
+    pub keys: Option<ReceiptKeys>,
 }
 
 /// What the thread looks after.
@@ -145,7 +157,7 @@ impl Housekeeping {
     }
 
     /// The tunnel's answer about one. False: it was asked about none.
-    pub fn answered(&mut self, session: SessionId, answer: UploadAnswer) -> bool {
+    pub fn answered(&mut self, session: SessionId, answer: Answer) -> bool {
         let is_one = self.offered > 0;
         if is_one {
             self.offered -= 1;
@@ -256,30 +268,58 @@ impl Keeper {
                 self.grown.fetch_sub(1, Ordering::Relaxed);
                 self.uploads.grew(session, path, extent);
             }
-            News::Answered(session, answer) => self.answered(&session, answer),
+            News::Answered(session, answer) => self.answered(session, answer),
         }
     }
 
-    fn answered(&mut self, session: &SessionId, answer: UploadAnswer) {
+    fn answered(&mut self, session: SessionId, Answer { proxy, answer, keys }: Answer) {
         if let UploadAnswer::Wait { why, .. } = &answer
             && self.told.is_none_or(|told| told + TELL <= now())
         {
             self.told = Some(now());
-            let (session, why) = (directory::name(session), why.to_string_lossy());
+            let (session, why) = (directory::name(&session), why.to_string_lossy());
             tracing::warn!(
                 session,
+                proxy,
                 "a recording waits for the cluster, which does not take it now: {why}"
             );
         }
-        let (session, path, refused) = match self.uploads.answered(session, answer, now()) {
+        let check = |session: &_, path: &_, receipt: &_| {
+            let ends = directory::ends(path).map_err(|e| match e.kind() {
+                ErrorKind::NotFound => Doubt::Gone,
+                _ => Doubt::Unreadable(e.to_string()),
+            })?;
+            let none = || Doubt::Receipt("this machine is in no cluster".to_owned());
+            let keys = keys.as_ref().ok_or_else(none)?;
+            let checked = keys.check(session, &ends, receipt);
+            checked.map_err(|why| Doubt::Receipt(why.to_string()))
+        };
+        let name = directory::name(&session);
+        let (path, refused) = match self.uploads.answered(&session, answer, now(), &check) {
             None => return,
-            Some(Outcome::Kept(session, path)) => (session, path, None),
-            Some(Outcome::Refused(session, path, why)) => (session, path, Some(why)),
+            Some(Outcome::Unproven(_, Doubt::Receipt(why))) => {
+                return tracing::error!(
+                    session = name,
+                    proxy,
+                    "a proxy says that the cluster has a recording, and does not prove it: {why}. The recording counts as not \
+                     delivered and is sent again; if the log goes on with others, see whether somebody has taken that proxy over"
+                );
+            }
+            Some(Outcome::Unproven(_, Doubt::Unreadable(why))) => {
+                return tracing::error!(
+                    session = name,
+                    "whether the cluster has a recording cannot be seen, as it cannot be read: {why}. The recording counts as not \
+                     delivered and is sent again"
+                );
+            }
+            Some(Outcome::Unproven(_, Doubt::Gone)) => return,
+            Some(Outcome::Kept(_, path)) => (path, None),
+            Some(Outcome::Refused(_, path, why)) => (path, Some(why)),
         };
         if let Some(why) = &refused {
-            let session = directory::name(&session);
             tracing::error!(
-                session,
+                session = name,
+                proxy,
                 "the cluster refuses a recording, which stays on this machine: {why}"
             );
         }

@@ -72,9 +72,9 @@ pub(super) fn prepare(
                 reason: why.clone(),
                 ended: true,
             });
-            return Err(SessionRefusal::new(
-                "the session has to be recorded, and cannot be; the host's log says why",
-            ));
+            // The reason is the machine's: every other connection would be refused too, and be one more event.
+            let why = "the session has to be recorded, and cannot be; the host's log says why";
+            return Err(SessionRefusal::new(why).finally());
         }
     }
     Ok(Some(prepared))

@@ -2,11 +2,13 @@
 //! node needs it. A message that no honest tunnel sends ends it.
 
 use super::state::FRESH_COSTS;
+use crate::config::cluster::Cluster;
 use crate::monitor::Monitor;
 use crate::monitor::accept::{NewConnection, Via};
 use crate::monitor::audit::Batch;
 use crate::monitor::connections::quoted;
 use crate::monitor::names::Lane;
+use crate::monitor::recorder::Answer;
 use crate::monitor::timers::now;
 use crate::monitor::tunnel::{MAX_STATED, Tunnel, keys};
 use crate::monitor::workers::{WorkerId, WorkerKind};
@@ -151,7 +153,16 @@ impl Monitor {
                     );
                 }
             }
-            FromTunnel::Uploaded { session, answer } => {
+            FromTunnel::Uploaded {
+                session,
+                proxy,
+                answer,
+            } => {
+                let answer = Answer {
+                    proxy: quoted(&proxy),
+                    answer,
+                    keys: self.tools.cluster.as_ref().map(Cluster::receipts),
+                };
                 if !is_leaving && !self.housekeeping.answered(session, answer) {
                     return Err("an answer about a recording that it was not asked about");
                 }

@@ -27,7 +27,7 @@ pub fn request(key: &Key, host_keys: &[Vec<u8>], leaf: &[u8]) -> Vec<u8> {
 
 impl Monitor {
     /// `tried`: it was asked for just now, and the answer may come yet.
-    pub(super) fn plan_renewal(&mut self, tried: bool) {
+    pub(crate) fn plan_renewal(&mut self, tried: bool) {
         let Some(tunnel) = &mut self.tunnel else { return };
         let Some(validity) = tunnel.validity() else { return };
         if let Some(timer) = tunnel.renewal.take() {
@@ -37,12 +37,16 @@ impl Monitor {
         let trust = self.tools.cluster.as_ref().map(|cluster| &cluster.state().trust);
         let retirement = trust.and_then(|trust| renewal::retirement(&tunnel.joined, trust, now));
         let replaced = retirement.as_ref().map(|r| r.due(renewal::place(&tunnel.joined)));
-        tunnel.renew_at = renewal::due(&validity).min(replaced.unwrap_or(u64::MAX));
+        tunnel.renew_at = match renewal::is_for(&tunnel.joined, &self.offer.keys.public()) {
+            true => renewal::due(&validity).min(replaced.unwrap_or(u64::MAX)),
+            // The host has other keys.
+            false => now,
+        };
         // The calendar's clock may be set meanwhile: it is looked at again every hour.
         let left = tunnel.renew_at.saturating_sub(now);
-        let wait = match (left, retirement) {
-            (0, Some(_)) if tried => renewal::AGAIN.0,
-            (0, None) if tried => renewal::again(&validity),
+        let wait = match left {
+            0 if tried && replaced.is_some_and(|at| at <= now) => renewal::AGAIN.0,
+            0 if tried => renewal::again(&validity),
             _ => Duration::from_secs(left.min(3600)),
         };
         tunnel.renewal = Some(self.tools.timers.after(wait, tunnel.wake(keys::RENEW)));
