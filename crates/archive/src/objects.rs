@@ -1,5 +1,6 @@
 //! The S3-compatible store. One request at a time and no list of its own: what is in it, the catalogue knows. An object is
-//! `PREFIX/DAY/SESSION.rec` (or `PREFIX/others/MACHINE/…`, as in the directory), and its metadata have what `SESSION.from` has in the directory.
+//! `PREFIX/DAY/SESSION.rec` (or `PREFIX/others/MACHINE/…`, as in the directory), and its metadata have what `SESSION.from` has in
+//! the directory.
 
 use crate::directory;
 use crate::entry::{Entry, name};

@@ -73,8 +73,8 @@ impl Recordings {
         })
     }
 
-    /// Fetches the one whose id begins so, where `node` is not empty, that one's. `purpose` is for the audit event, and `progress` is told how many bytes are there, and
-    /// how many there will be at least.
+    /// Fetches the recording whose id begins so; where `node` is not empty, that machine's. `purpose` is for the audit event, and
+    /// `progress` is told how many bytes are there, and how many there will be at least.
     pub fn fetch(
         &self,
         session: &str,

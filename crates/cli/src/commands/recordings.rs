@@ -63,8 +63,8 @@ pub const TABLE: &[Command] = &[
         "play the recording of a session",
         "On a terminal: space pauses, the arrows jump ten seconds and change the speed, as + and - do, g goes to the start, q \
          ends. What is shown is drawn anew from the screen of the session, so nothing that was recorded acts on your terminal. \
-         Without a terminal the whole text is printed, and `--speed`, `--from` and `--max-idle` are refused. Of a session that still runs it plays what is there. SESSION is its id, or \
-         the first 8 digits; `fleetgate sessions ls --recorded` lists them. It reads the directory of this machine where you may, \
+         Without a terminal the whole text is printed, and `--speed`, `--from` and `--max-idle` are refused. Of a session that still \
+         runs it plays what is there. SESSION is its id, or the first 8 digits; `fleetgate sessions ls --recorded` lists them. It reads the directory of this machine where you may, \
          else what the cluster keeps and your roles let you play; that is an audit event.",
         recordings::play,
     )
